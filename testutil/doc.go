@@ -1,0 +1,2 @@
+// Package testutil runs a real nats-server for tests.
+package testutil
