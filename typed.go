@@ -3,7 +3,9 @@ package ackfloor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // DecodeError says that a payload is not what a typed handler takes. A typed handler returns it inside Permanent, since
@@ -22,10 +24,19 @@ func (e *DecodeError) Error() string {
 func (e *DecodeError) Unwrap() error { return e.Err }
 
 // JSON makes a Handler that decodes the payload as JSON into a T and calls fn. A payload that can't be decoded is
-// Permanent, with a *DecodeError; fn is not called. Unknown fields are ignored, as encoding/json does.
+// Permanent, with a *DecodeError; fn is not called. Unknown fields are ignored, as encoding/json does. A payload that is not
+// valid UTF-8 can't be decoded: encoding/json would put U+FFFD in the place of the bad bytes and say nothing, so that fn
+// would work on something that nobody sent.
 func JSON[T any](fn func(ctx context.Context, v T, m *Message) error) Handler {
-	return Typed(func(data []byte, v *T) error { return json.Unmarshal(data, v) }, fn)
+	return Typed(func(data []byte, v *T) error {
+		if !utf8.Valid(data) {
+			return errNotUTF8
+		}
+		return json.Unmarshal(data, v)
+	}, fn)
 }
+
+var errNotUTF8 = errors.New("it is not valid UTF-8")
 
 // Typed makes a Handler that decodes the payload with decode and calls fn: JSON for any other encoding. A panic of decode is
 // not caught here: it is a failure like any other panic of a handler.

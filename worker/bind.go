@@ -1,0 +1,251 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+)
+
+// boundConsumer is what binding found out.
+type boundConsumer struct {
+	info    *jetstream.ConsumerInfo
+	stream  *jetstream.StreamInfo // nil where the user may not read it
+	created bool                  // this Runner made the consumer
+	drift   []Drift               // before an update
+	updated bool
+}
+
+// bind finds the consumer, makes or updates it where the configuration says so, and checks that the two fit. It waits for what
+// is not there yet until the start-up limit. release gives the consumer back to other Runners of this process.
+func (r *Runner) bind(ctx context.Context) (release func(), err error) {
+	limit, cancel := context.WithTimeout(ctx, r.cfg.StartupTimeout)
+	defer cancel()
+	began := time.Now()
+	said := ""
+	for {
+		err := r.bindOnce(limit)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil, context.Canceled
+		}
+		if final(err) {
+			return nil, err
+		}
+		if r.nc.IsClosed() {
+			return nil, fmt.Errorf("worker: the connection is closed for good: %w", nats.ErrConnectionClosed)
+		}
+		what := r.missing(err)
+		if said != what {
+			said = what
+			r.log.Warn("waiting for "+what, zap.Duration("limit", r.cfg.StartupTimeout), zap.String("error", redact(err.Error())))
+		}
+		wait := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-limit.Done():
+			wait.Stop()
+			if ctx.Err() != nil {
+				return nil, context.Canceled
+			}
+			return nil, &UnavailableError{What: what, Waited: time.Since(began), Err: err}
+		case <-wait.C:
+		}
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	release, err = claim(r.bound.info)
+	if err != nil {
+		return nil, err
+	}
+	r.ackWait = r.bound.info.Config.AckWait
+	r.pull.limits = limitsOf(r.bound.info.Config)
+	r.pull.prefetch = r.cfg.Prefetch
+	r.sawCursor(r.bound.info)
+	r.logStart()
+	return release, nil
+}
+
+// final tells whether waiting can't help.
+func final(err error) bool {
+	var c *ConfigError
+	var p *PermissionError
+	return errors.As(err, &c) || errors.As(err, &p)
+}
+
+// missing names what an error says is not there.
+func (r *Runner) missing(err error) string {
+	switch {
+	case apiCode(err) == codeStreamNotFound:
+		return fmt.Sprintf("stream %q", r.cfg.Stream)
+	case apiCode(err) == codeConsumerNotFound:
+		return fmt.Sprintf("consumer %q on stream %q", r.cfg.Consumer, r.cfg.Stream)
+	case !r.nc.IsConnected():
+		return "the server"
+	}
+	return fmt.Sprintf("JetStream (stream %q, consumer %q)", r.cfg.Stream, r.cfg.Consumer)
+}
+
+// bindOnce tries to bind.
+func (r *Runner) bindOnce(ctx context.Context) error {
+	info, err := r.consumerInfo(ctx)
+	switch {
+	case err == nil && info.Created.IsZero():
+		return errors.New("the server is still loading the consumer")
+	case err == nil:
+		r.bound.info = info
+		r.bound.drift = drift(r.cfg, info.Config)
+		if r.cfg.Bind == BindUpdate && len(r.bound.drift) > 0 {
+			if err := r.update(ctx, info); err != nil {
+				return err
+			}
+		}
+	case apiCode(err) == codeConsumerNotFound && r.cfg.Bind != BindExisting:
+		if err := r.create(ctx); err != nil {
+			return err
+		}
+	default:
+		return err
+	}
+	if r.cfg.Bind != BindExisting { // who only binds needs no right to read the stream
+		var s jetstream.StreamInfo
+		if r.request(ctx, r.subjects.streamInfo, nil, &s) == nil {
+			r.bound.stream = &s
+		}
+	}
+	return nil
+}
+
+// create makes the consumer. The server answers the same to who creates it a second time with the same configuration, so two workers may
+// start together.
+func (r *Runner) create(ctx context.Context) error {
+	info, err := r.writeConsumer(ctx, wanted(r.cfg), "create")
+	if err != nil {
+		return err
+	}
+	r.bound.info, r.bound.created = info, true
+	return nil
+}
+
+// update applies the configuration to a consumer that exists. The request replaces the whole configuration, so it starts from the present one.
+func (r *Runner) update(ctx context.Context, info *jetstream.ConsumerInfo) error {
+	next := info.Config
+	var refused []string
+	for _, d := range r.bound.drift {
+		if d.fixed != "" {
+			refused = append(refused, fmt.Sprintf("consumer %q: %s is %s, the configuration says %s: %s", r.cfg.Consumer, d.Field, d.Have, d.Want, d.fixed))
+			continue
+		}
+		d.apply(&next)
+	}
+	if len(refused) > 0 {
+		return &ConfigError{Problems: refused}
+	}
+	updated, err := r.writeConsumer(ctx, next, "update")
+	if err != nil {
+		return err
+	}
+	r.bound.info, r.bound.updated = updated, true
+	return nil
+}
+
+func (r *Runner) writeConsumer(ctx context.Context, cfg jetstream.ConsumerConfig, action string) (*jetstream.ConsumerInfo, error) {
+	subject := r.subjects.create
+	if cfg.FilterSubject != "" {
+		subject += "." + cfg.FilterSubject
+	}
+	body, err := json.Marshal(struct {
+		Stream string                   `json:"stream_name"`
+		Config jetstream.ConsumerConfig `json:"config"`
+		Action string                   `json:"action"`
+	}{r.cfg.Stream, cfg, action})
+	if err != nil {
+		return nil, fmt.Errorf("worker: %s consumer: %w", action, err)
+	}
+	var info jetstream.ConsumerInfo
+	err = r.request(ctx, subject, body, &info)
+	var api *jetstream.APIError
+	if errors.As(err, &api) && refusal(api) {
+		return nil, &ConfigError{Problems: []string{fmt.Sprintf("the server refuses to %s consumer %q on stream %q: %s (code %d)%s",
+			action, r.cfg.Consumer, r.cfg.Stream, api.Description, api.ErrorCode, hint(api))}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &info, nil
+}
+
+// refusal tells whether an error of the API is about the request, so that the same one is refused again. A consumer that appeared in between
+// (10148, created by another worker) is not: it is bound the next time.
+func refusal(e *jetstream.APIError) bool {
+	switch e.ErrorCode {
+	case codeStreamNotFound, codeConsumerNotFound, 10148, 10105:
+		return false
+	}
+	return e.Code == 400
+}
+
+func hint(e *jetstream.APIError) string {
+	switch e.ErrorCode {
+	case 10099, 10100:
+		return ": on a work queue stream every message has one consumer; another has these subjects, set FILTER to the ones that are free"
+	case 10101:
+		return ": on a work queue stream a consumer starts at all"
+	case 10093:
+		return ": set FILTER to subjects of the stream"
+	}
+	return ""
+}
+
+// claims are the consumers that Runners of this process work on, by what tells one consumer from any other: stream, name and creation
+// time. It is the one thing that Runners share: two for one durable would each take the other's redeliveries for new.
+var claims sync.Map
+
+func claim(info *jetstream.ConsumerInfo) (release func(), err error) {
+	key := strings.Join([]string{info.Stream, info.Name, info.Created.Format(time.RFC3339Nano)}, " ")
+	if _, taken := claims.LoadOrStore(key, true); taken {
+		return nil, fmt.Errorf("%w: %q on stream %q", ErrBusy, info.Name, info.Stream)
+	}
+	return func() { claims.Delete(key) }, nil
+}
+
+// logStart writes the one line that a start gets: what is bound, where its cursor stands and what was decided.
+func (r *Runner) logStart() {
+	info := r.bound.info
+	how := "bound"
+	switch {
+	case r.bound.created:
+		how = "created, starts at " + startOf(info.Config).String()
+	case r.bound.updated:
+		how = "updated"
+	}
+	filter := strings.Join(filters(info.Config), ",")
+	if filter == "" || filter == ">" {
+		filter = "none: every subject of the stream comes"
+	}
+	prefetch := "automatic"
+	if r.cfg.Prefetch > 0 {
+		prefetch = fmt.Sprint(r.cfg.Prefetch)
+	}
+	fields := []zap.Field{
+		zap.String("consumer_is", how), zap.String("filter", filter),
+		zap.Uint64("delivered", info.Delivered.Stream), zap.Uint64("ack_floor", info.AckFloor.Stream),
+		zap.Int("ack_pending", info.NumAckPending), zap.Uint64("pending", info.NumPending),
+		zap.Int("concurrency", r.cfg.Concurrency), zap.String("prefetch", prefetch),
+		zap.Duration("ack_wait", info.Config.AckWait), zap.Int("max_ack_pending", info.Config.MaxAckPending), zap.String("ack", r.cfg.Ack),
+	}
+	if r.bound.created {
+		r.log.Info("working on a new consumer", fields...)
+	} else {
+		r.log.Info("working: resumes at the ack floor", fields...)
+	}
+}

@@ -1,0 +1,272 @@
+package worker
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/nats-io/nats.go"
+)
+
+// delivery is a message that this process holds: it waits for a slot, or a handler runs. Its fields belong to the slot that
+// runs it, except those below mu, which the buffer's lock guards.
+type delivery struct {
+	attempt   attempt
+	msg       ackfloor.Message
+	published int64 // with the sequence, what tells a message from one of a re-created stream
+
+	// guarded by buffer.mu
+	reply    string        // of its newest delivery
+	received time.Duration // when that came
+	started  time.Duration // when a handler got it; 0 while it waits
+	stampDue time.Duration // when its lease has to be extended next
+	leaseEnd time.Duration // until then the server won't give it to another
+	gone     bool          // the lease is lost, or it was handed back: no longer ours
+	expired  bool          // the handle timeout has passed: its lease is not extended
+}
+
+// settledSize is how many of the last sequences are remembered as settled: 16 bytes each.
+const settledSize = 1 << 15
+
+// buffer is the held set: what waits and what runs, by stream sequence, and what was settled lately. Nothing else holds messages.
+type buffer struct {
+	mu      sync.Mutex
+	more    sync.Cond // slots wait here
+	held    map[uint64]*delivery
+	queue   fifo
+	running int
+	idle    int  // slots that wait on more
+	waking  int  // of those, told to wake and not there yet
+	closed  bool // nothing more will come
+	avg     time.Duration
+	settled []settledEntry
+}
+
+type settledEntry struct {
+	seq       uint64
+	published int64
+}
+
+func newBuffer() *buffer {
+	b := &buffer{held: make(map[uint64]*delivery), settled: make([]settledEntry, settledSize)}
+	b.more.L = &b.mu
+	return b
+}
+
+// arrival is what the buffer says of a delivery that came in.
+type arrival int
+
+const (
+	added          arrival = iota
+	heldAlready            // a redelivery of one that is held: only its reply subject is new
+	settledAlready         // a redelivery of one that was settled a moment ago
+)
+
+// add takes in a delivery.
+func (b *buffer) add(d *delivery) arrival {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seq := d.msg.Sequence
+	if h := b.held[seq]; h != nil && h.published == d.published {
+		h.reply, h.received = d.reply, d.received
+		if !h.expired {
+			h.leaseEnd, h.stampDue = d.leaseEnd, d.received
+		}
+		return heldAlready
+	}
+	if d.msg.Attempt > 1 && b.settled[seq%settledSize] == (settledEntry{seq, d.published}) {
+		return settledAlready
+	}
+	b.held[seq] = d
+	b.queue.push(d)
+	b.wakeLocked()
+	return added
+}
+
+// wakeLocked wakes one slot if there is work for one, and leaves it to that slot to wake the next: a burst wakes as many slots as its
+// handlers need, and a handler that does nothing keeps one awake (a signal a message costs a fifth of the throughput).
+func (b *buffer) wakeLocked() {
+	if b.queue.len() > 0 && b.idle > b.waking && b.waking == 0 {
+		b.waking++
+		b.more.Signal()
+	}
+}
+
+// take waits for the next message for a slot and marks it as running. It returns nil when nothing more will come.
+func (b *buffer) take(c clock) *delivery {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		if d := b.queue.pop(); d != nil {
+			if d.gone {
+				continue
+			}
+			d.started = c.now()
+			b.running++
+			b.wakeLocked()
+			return d
+		}
+		if b.closed {
+			return nil
+		}
+		b.idle++
+		b.more.Wait()
+		b.idle--
+		if b.waking > 0 {
+			b.waking--
+		}
+	}
+}
+
+// finish takes a message that ran out of the held set, remembers it where it was settled for good, and learns from its time.
+// It returns the reply subject to settle it with, and whether it was no longer ours.
+func (b *buffer) finish(d *delivery, took time.Duration, forGood bool) (reply string, gone bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running--
+	if b.held[d.msg.Sequence] == d {
+		delete(b.held, d.msg.Sequence)
+	}
+	if forGood {
+		b.rememberLocked(d)
+	}
+	if b.avg == 0 {
+		b.avg = max(took, 1)
+	} else {
+		b.avg += (took - b.avg) / 16
+	}
+	return d.reply, d.gone
+}
+
+func (b *buffer) rememberLocked(d *delivery) {
+	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published}
+}
+
+// drop takes messages out of the held set that are no longer ours, without settling them. A handler that runs keeps
+// running; its message stays held, so that this process does not run it twice at once.
+func (b *buffer) dropLocked(d *delivery) {
+	d.gone = true
+	if d.started == 0 {
+		delete(b.held, d.msg.Sequence)
+	}
+}
+
+// close says that nothing more will come: slots end when the queue is empty.
+func (b *buffer) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.more.Broadcast()
+}
+
+// takeBack empties the queue and returns what waited, lowest sequence first: NAKs are delivered again in the order in which they arrive.
+func (b *buffer) takeBack() []*delivery {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []*delivery
+	for d := b.queue.pop(); d != nil; d = b.queue.pop() {
+		if !d.gone {
+			delete(b.held, d.msg.Sequence)
+			out = append(out, d)
+		}
+	}
+	sortBySequence(out)
+	return out
+}
+
+// abandon gives up a message whose handler does not return. It returns the reply subject to hand it back with, or false if it is not ours any
+// more, or has just been settled.
+func (b *buffer) abandon(d *delivery) (reply string, ours bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d.gone || b.held[d.msg.Sequence] != d {
+		return "", false
+	}
+	d.gone = true
+	return d.reply, true
+}
+
+// runningNow returns what handlers are running, lowest sequence first.
+func (b *buffer) runningNow() []*delivery {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []*delivery
+	for _, d := range b.held {
+		if d.started > 0 {
+			out = append(out, d)
+		}
+	}
+	sortBySequence(out)
+	return out
+}
+
+func sortBySequence(ds []*delivery) {
+	slices.SortFunc(ds, func(a, b *delivery) int { return cmp.Compare(a.msg.Sequence, b.msg.Sequence) })
+}
+
+// count returns how many messages wait and how many run.
+func (b *buffer) count() (waiting, running int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.held) - b.running, b.running
+}
+
+// average returns the moving average of a handler's time, 0 before the first.
+func (b *buffer) average() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.avg
+}
+
+// fifo is a queue in a ring that grows.
+type fifo struct {
+	ring []*delivery
+	head int
+	n    int
+}
+
+func (q *fifo) len() int { return q.n }
+
+func (q *fifo) push(d *delivery) {
+	if q.n == len(q.ring) {
+		grown := make([]*delivery, max(64, 2*q.n))
+		for i := range q.n {
+			grown[i] = q.ring[(q.head+i)%len(q.ring)]
+		}
+		q.ring, q.head = grown, 0
+	}
+	q.ring[(q.head+q.n)%len(q.ring)] = d
+	q.n++
+}
+
+func (q *fifo) pop() *delivery {
+	if q.n == 0 {
+		return nil
+	}
+	d := q.ring[q.head]
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) % len(q.ring)
+	q.n--
+	return d
+}
+
+// newDelivery reads what the server sent.
+func newDelivery(m *nats.Msg, st stamp, stream, consumer string) *delivery {
+	return &delivery{
+		msg: ackfloor.Message{
+			Subject:   m.Subject,
+			Data:      m.Data,
+			Header:    m.Header,
+			Stream:    stream,
+			Consumer:  consumer,
+			Sequence:  st.streamSeq,
+			Attempt:   int(st.deliveries),
+			Published: st.time(),
+			Pending:   st.pending,
+		},
+		published: st.published,
+		reply:     m.Reply,
+	}
+}

@@ -1,0 +1,185 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// Connection says how to reach the server. The variables are those of the nats command, without a prefix.
+type Connection struct {
+	URL         string `env:"NATS_URL" envDefault:"nats://127.0.0.1:4222" secret:"url" usage:"servers, comma-separated" accepts:"nats://host:port, comma-separated; also tls:// and ws://"`
+	Creds       string `env:"NATS_CREDS" usage:"path of a credentials file" accepts:"the path of a readable file"`
+	Nkey        string `env:"NATS_NKEY" usage:"path of an nkey seed file" accepts:"the path of a readable file"`
+	User        string `env:"NATS_USER" usage:"user name" accepts:"a name"`
+	Password    string `env:"NATS_PASSWORD" secret:"all" usage:"password (or NATS_PASSWORD_FILE)" accepts:"a password"`
+	Token       string `env:"NATS_TOKEN" secret:"all" usage:"token (or NATS_TOKEN_FILE)" accepts:"a token"`
+	Cert        string `env:"NATS_CERT" usage:"path of the client certificate" accepts:"the path of a readable file"`
+	Key         string `env:"NATS_KEY" usage:"path of the client certificate's key" accepts:"the path of a readable file"`
+	CA          string `env:"NATS_CA" usage:"path of the certificate authority" accepts:"the path of a readable file"`
+	Domain      string `env:"NATS_JS_DOMAIN" usage:"JetStream domain" accepts:"a domain"`
+	APIPrefix   string `env:"NATS_JS_API_PREFIX" usage:"subject prefix of the JetStream API in an importing account" accepts:"a subject prefix such as $JS.hub.API"`
+	InboxPrefix string `env:"NATS_INBOX_PREFIX" shown:"_INBOX_<consumer>" usage:"subject prefix of the inboxes, the only one to subscribe to" accepts:"a subject prefix without wildcards"`
+
+	Name   string        `env:"-"` // of the client, as the server lists it; the consumer's name by default
+	Wait   time.Duration `env:"-"` // how long Connect tries; 1m by default
+	Logger *zap.Logger   `env:"-"` // for what happens to the connection; none by default
+}
+
+func (c Connection) problems() []string {
+	var out []string
+	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	for _, s := range strings.Split(c.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(s))
+		if err != nil || s == "" || strings.Contains(s, "://") && u.Host == "" {
+			bad("NATS_URL is %q: it takes nats://host:port, comma-separated", redact(c.URL))
+			break
+		}
+	}
+	for name, path := range map[string]string{"NATS_CREDS": c.Creds, "NATS_NKEY": c.Nkey, "NATS_CERT": c.Cert, "NATS_KEY": c.Key, "NATS_CA": c.CA} {
+		if path == "" {
+			continue
+		}
+		if f, err := os.Open(path); err != nil {
+			bad("%s is %q: it takes the path of a readable file: %v", name, path, err)
+		} else {
+			f.Close()
+		}
+	}
+	if (c.Cert == "") != (c.Key == "") {
+		bad("NATS_CERT and NATS_KEY go together: one of them is not set")
+	}
+	if c.Domain != "" && c.APIPrefix != "" {
+		bad("NATS_JS_DOMAIN and NATS_JS_API_PREFIX exclude each other: set one of them")
+	}
+	if c.Domain != "" && !validName(c.Domain) {
+		bad("NATS_JS_DOMAIN is %q: it takes the name of a domain", c.Domain)
+	}
+	for name, s := range map[string]string{"NATS_JS_API_PREFIX": strings.TrimSuffix(c.APIPrefix, "."), "NATS_INBOX_PREFIX": c.InboxPrefix} {
+		if s != "" && (!validSubject(s) || strings.ContainsAny(s, "*>")) {
+			bad("%s is %q: it takes a subject prefix without wildcards", name, s)
+		}
+	}
+	return out
+}
+
+// apiPrefix is what stands before CONSUMER.INFO and the like, with its dot.
+func (c Connection) apiPrefix() string {
+	switch {
+	case c.APIPrefix != "":
+		return strings.TrimSuffix(c.APIPrefix, ".") + "."
+	case c.Domain != "":
+		return "$JS." + c.Domain + ".API."
+	}
+	return "$JS.API."
+}
+
+// Connect connects to the server and waits until it is there: until ctx ends or c.Wait has passed, then the error is an
+// *UnavailableError with the last answer. The connection never gives up by itself later on (the defaults of nats.go do: after 60
+// reconnects, and after two equal authorization errors), pings every 10 s and comes back within 0.1 s of a restarted server
+// at first, 0.75 s at the most. The caller closes it.
+func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
+	if problems := c.problems(); len(problems) > 0 {
+		return nil, &ConfigError{Problems: problems}
+	}
+	opts, err := c.options()
+	if err != nil {
+		return nil, &ConfigError{Problems: []string{redact(err.Error())}}
+	}
+	log := orNop(c.Logger)
+	wait := c.Wait
+	if wait <= 0 {
+		wait = time.Minute
+	}
+	began := time.Now()
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	for said := ""; ; {
+		nc, err := nats.Connect(c.URL, opts...)
+		if err == nil {
+			return nc, nil
+		}
+		err = errors.New(redact(err.Error()))
+		if err.Error() != said {
+			said = err.Error()
+			log.Warn("waiting for the server", zap.String("url", redact(c.URL)), zap.Duration("limit", wait), zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-limit.C:
+			return nil, &UnavailableError{What: fmt.Sprintf("the server at %q", redact(c.URL)), Waited: time.Since(began), Err: err}
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (c Connection) options() ([]nats.Option, error) {
+	log := orNop(c.Logger)
+	opts := []nats.Option{
+		nats.Name(c.Name),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(),
+		nats.CustomReconnectDelay(reconnectDelay),
+		nats.PingInterval(10 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("disconnected", zap.String("error", redact(err.Error())))
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("reconnected", zap.String("server", nc.ConnectedServerName()), zap.Uint64("times", nc.Stats().Reconnects))
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Warn("the server reports", zap.String("error", redact(err.Error())))
+		}),
+		// A server in lame duck mode asks its clients to go. What is on the way is sent again on the new connection.
+		nats.LameDuckModeHandler(func(nc *nats.Conn) {
+			log.Info("the server is in lame duck mode")
+			if len(nc.Servers()) > 1 {
+				_ = nc.ForceReconnect()
+			}
+		}),
+	}
+	if c.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
+	}
+	if c.Creds != "" {
+		opts = append(opts, nats.UserCredentials(c.Creds))
+	}
+	if c.Nkey != "" {
+		o, err := nats.NkeyOptionFromSeed(c.Nkey)
+		if err != nil {
+			return nil, fmt.Errorf("NATS_NKEY: %w", err)
+		}
+		opts = append(opts, o)
+	}
+	if c.User != "" || c.Password != "" {
+		opts = append(opts, nats.UserInfo(c.User, c.Password))
+	}
+	if c.Token != "" {
+		opts = append(opts, nats.Token(c.Token))
+	}
+	if c.Cert != "" {
+		opts = append(opts, nats.ClientCert(c.Cert, c.Key))
+	}
+	if c.CA != "" {
+		opts = append(opts, nats.RootCAs(c.CA))
+	}
+	return opts, nil
+}
+
+// reconnectDelay is short at first: what is settled but unconfirmed should reach a restarted server before it hands it to another.
+func reconnectDelay(attempts int) time.Duration {
+	d := min(25*time.Millisecond+time.Duration(attempts)*10*time.Millisecond, 500*time.Millisecond)
+	return d + rand.N(d/2)
+}

@@ -1,0 +1,220 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"go.uber.org/zap"
+)
+
+const (
+	interruptedWait = 100 * time.Millisecond // for handlers that were interrupted, to return
+	confirmWait     = 3 * time.Second        // for the last confirmations, beyond the grace
+	failedGrace     = 500 * time.Millisecond // for handlers, when the Runner can't go on
+)
+
+// errIdle ends the work of a Runner that was told to end when nothing is pending.
+var errIdle = errors.New("worker: nothing is pending")
+
+// drain ends the work in six steps and returns how it ended. cause is why: ctx ended, nothing is pending, or a failure.
+func (r *Runner) drain(ctx context.Context, cause error) error {
+	r.to(StateDraining)
+	began := r.clock.now()
+	grace := r.cfg.DrainTimeout
+	if r.failed() != nil {
+		grace = min(grace, failedGrace)
+	}
+	r.log.Info("draining", zap.String("why", why(cause)), zap.Duration("grace", grace))
+	over := make(chan struct{})
+	timer := time.AfterFunc(grace, func() { close(over) })
+	defer timer.Stop()
+
+	// 1. No new pull; the open ones are read to their end. 2. What waits is handled while the grace lasts.
+	r.endPulls(over)
+	inTime := r.finishHandlers(over)
+	// 3. Then what still waits goes back, and what runs is interrupted.
+	var broken *DrainError
+	if !inTime {
+		broken = r.interrupt()
+	}
+	// 4. The last settlements are confirmed.
+	r.awaitConfirmations(began + grace)
+	// 5. A last look. The connection is the caller's to close.
+	r.logDrain(ctx, began)
+	if err := r.failed(); err != nil {
+		return err
+	}
+	if broken != nil {
+		return broken
+	}
+	return nil
+}
+
+func why(cause error) string {
+	switch {
+	case cause == nil || errors.Is(cause, context.Canceled):
+		return "told to stop"
+	}
+	return cause.Error()
+}
+
+// endPulls stops pulling and waits until the open pulls have ended by themselves: losing interest in one that is being served
+// burns deliveries. A connection that is cut has no open pulls.
+func (r *Runner) endPulls(graceOver <-chan struct{}) {
+	p := &r.pull
+	p.mu.Lock()
+	p.stopped = true
+	p.mu.Unlock()
+	for {
+		p.mu.Lock()
+		open := p.open
+		p.mu.Unlock()
+		if open == 0 || r.failed() != nil {
+			break
+		}
+		select {
+		case <-p.ended:
+			continue
+		case <-graceOver:
+			// Read no longer: what comes now is handed back like what waits.
+		}
+		break
+	}
+	r.buf.close()
+}
+
+// finishHandlers waits for the slots to end. It returns false when the grace ends first.
+func (r *Runner) finishHandlers(graceOver <-chan struct{}) bool {
+	done := make(chan struct{})
+	go func() { r.slots.Wait(); close(done) }()
+	select {
+	case <-done:
+		return true
+	case <-graceOver:
+		select {
+		case <-done: // both at once
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+// interrupt hands back what waits, tells running handlers to end, and hands back the messages of those that do not.
+func (r *Runner) interrupt() *DrainError {
+	for _, d := range r.buf.takeBack() {
+		r.send(d, d.reply, verdict{kind: returned})
+	}
+	running := r.buf.runningNow()
+	before := r.counters.interrupted.Load()
+	for _, d := range running {
+		d.attempt.end(ackfloor.ErrStopping)
+	}
+	moment := make(chan struct{})
+	timer := time.AfterFunc(interruptedWait, func() { close(moment) })
+	defer timer.Stop()
+	r.finishHandlers(moment)
+	e := &DrainError{Interrupted: int(r.counters.interrupted.Load() - before)}
+	for _, d := range r.buf.runningNow() {
+		reply, ours := r.buf.abandon(d)
+		if !ours {
+			continue
+		}
+		e.Abandoned = append(e.Abandoned, r.item(d, r.clock.now()))
+		r.log.Error("a handler ignores that its context has ended: its message is handed back while it runs", describe(d)...)
+		r.send(d, reply, verdict{kind: returned})
+	}
+	if e.Interrupted == 0 && len(e.Abandoned) == 0 {
+		return nil // all returned in the last moment, with an answer
+	}
+	return e
+}
+
+// awaitConfirmations waits until every settlement is confirmed, until a while behind the end of the grace: its clock is not the handlers'.
+func (r *Runner) awaitConfirmations(graceEnd time.Duration) {
+	limit := time.NewTimer(max(graceEnd, r.clock.now()) + confirmWait - r.clock.now())
+	defer limit.Stop()
+	if r.cfg.Ack == AckSend {
+		_ = r.nc.FlushTimeout(confirmWait)
+		return
+	}
+	for {
+		open, _ := r.conf.count()
+		if open == 0 || r.nc.IsClosed() {
+			return
+		}
+		if errors.Is(r.failed(), ErrConsumerDeleted) {
+			return // nobody will answer
+		}
+		select {
+		case <-r.conf.empty:
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// logDrain looks at the consumer for the last time and writes the one line that a drain gets.
+func (r *Runner) logDrain(ctx context.Context, began time.Duration) {
+	if !r.nc.IsClosed() && r.failed() == nil {
+		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
+		defer cancel()
+		if info, err := r.consumerInfo(look); err == nil && !info.Created.IsZero() {
+			r.sawCursor(info)
+		}
+	}
+	open, _ := r.conf.count()
+	s := r.Status()
+	fields := []zap.Field{
+		zap.Uint64("acked", s.Counts.Acked), zap.Uint64("retried", s.Counts.Retried), zap.Uint64("terminated", s.Counts.Terminated),
+		zap.Uint64("returned", s.Counts.Returned), zap.Int("unconfirmed", open),
+		zap.Uint64("delivered", s.Cursor.Delivered), zap.Uint64("ack_floor", s.Cursor.AckFloor),
+		zap.Int("ack_pending", s.Cursor.AckPending), zap.Uint64("pending", s.Cursor.Pending),
+		zap.Duration("took", r.clock.now()-began),
+	}
+	if open > 0 {
+		r.log.Warn("some settlements are not confirmed: their messages may be delivered again", zap.Uint64s("sequences", r.conf.sequences()))
+	}
+	r.log.Info("drained: the next worker resumes at the ack floor", fields...)
+}
+
+// watchIdle ends the work when two looks in a row find nothing held here and nothing pending at the server, for which one
+// reading is not enough: a leader that is shutting down answers with zeros.
+func (r *Runner) watchIdle(ctx context.Context) {
+	agree := 0
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if r.empty() && r.nothingPending(ctx) {
+			agree++
+		} else {
+			agree = 0
+		}
+		if agree == 2 {
+			r.stop(errIdle)
+			return
+		}
+	}
+}
+
+func (r *Runner) empty() bool {
+	waiting, running := r.buf.count()
+	open, _ := r.conf.count()
+	return waiting+running+open == 0
+}
+
+func (r *Runner) nothingPending(ctx context.Context) bool {
+	info, err := r.consumerInfo(ctx)
+	if err != nil || !info.Created.Equal(r.bound.info.Created) {
+		return false
+	}
+	r.sawCursor(info)
+	return info.NumPending == 0 && info.NumAckPending == 0
+}

@@ -1,0 +1,138 @@
+package worker
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// stampEarly is how long a message is held before its lease is extended for the first time. The server stores a delivery with the
+// message's publish time (nats-server 2.15, deliverMsg passes it to updateDelivered), so after a restart or a change of
+// leader everything in flight that was published longer than ack_wait ago is handed out again at once, unless a +WPI has stored the
+// true time before. On a replicated consumer each is a Raft entry, so what is settled sooner gets none.
+const stampEarly = 250 * time.Millisecond
+
+// stampAfter is when a new delivery is stamped: at once where it will need it anyway, because handlers take long or none has
+// ended yet, else after stampEarly.
+func (r *Runner) stampAfter() time.Duration {
+	if avg := r.buf.average(); avg == 0 || avg >= stampEarly/2 {
+		return 0
+	}
+	return min(stampEarly, r.ackWait/3)
+}
+
+// tendLeases extends what is due, ends handlers whose time is over, and gives up what can't be kept.
+func (r *Runner) tendLeases(now time.Duration) time.Duration {
+	type timedOut struct {
+		d     *delivery
+		cause error
+	}
+	var extend []string
+	var over []timedOut
+	next := never
+	connected := r.nc.IsConnected()
+	b := r.buf
+	b.mu.Lock()
+	for _, d := range b.held {
+		if d.gone {
+			continue
+		}
+		if d.started > 0 && !d.expired && now >= d.started+r.cfg.HandleTimeout {
+			d.expired = true
+			over = append(over, timedOut{d, ackfloor.ErrHandleTimeout})
+		}
+		if now >= d.leaseEnd {
+			b.dropLocked(d)
+			if !d.expired {
+				over = append(over, timedOut{d, ackfloor.ErrLeaseLost})
+			}
+			continue
+		}
+		next = min(next, d.leaseEnd)
+		if d.expired {
+			continue
+		}
+		if d.started > 0 {
+			next = min(next, d.started+r.cfg.HandleTimeout)
+		}
+		if !connected {
+			continue // the reconnect makes every stamp due
+		}
+		if now >= d.stampDue {
+			d.stampDue = now + r.ackWait/3
+			extend = append(extend, d.reply, r.stampSubject(d.msg.Sequence, now))
+		}
+		next = min(next, d.stampDue)
+	}
+	b.mu.Unlock()
+	for i := 0; i < len(extend); i += 2 {
+		_ = r.nc.PublishRequest(extend[i], extend[i+1], wpiBody) // what is not answered is seen by leaseEnd
+	}
+	for _, o := range over {
+		r.endAttempt(o.d, o.cause)
+	}
+	return next
+}
+
+// endAttempt ends a handler's context because its time is over or its lease is lost.
+func (r *Runner) endAttempt(d *delivery, cause error) {
+	fields := []zap.Field{zap.String("subject", d.msg.Subject), zap.Uint64("sequence", d.msg.Sequence), zap.Int("attempt", d.msg.Attempt)}
+	if cause == ackfloor.ErrHandleTimeout {
+		r.log.Warn("the handle timeout has passed: the handler's context is ended, its lease no longer extended",
+			append(fields, zap.Duration("handle_timeout", r.cfg.HandleTimeout))...)
+	} else {
+		r.counters.leasesLost.Add(1)
+		r.log.Warn("a lease is lost: the server did not answer for ack_wait, another worker may have the message",
+			append(fields, zap.Duration("ack_wait", r.ackWait))...)
+	}
+	d.attempt.end(cause)
+}
+
+// stampSubject is where the server answers a +WPI: with the sequence and the moment in it, since the answer says from when the new lease runs.
+func (r *Runner) stampSubject(seq uint64, now time.Duration) string {
+	return r.answers + ".w" + strconv.FormatUint(seq, 10) + "." + strconv.FormatInt(int64(now), 10)
+}
+
+// onAnswer takes the server's answers to settlements and stamps.
+func (r *Runner) onAnswer(m *nats.Msg) {
+	token := m.Subject[len(r.answers)+1:]
+	if token[0] != 'w' {
+		r.conf.answered(token, m)
+		return
+	}
+	s, t, _ := strings.Cut(token[1:], ".")
+	seq, ok := parseUint(s)
+	sent, ok2 := parseUint(t)
+	if !ok || !ok2 {
+		return
+	}
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	d := r.buf.held[seq]
+	if d == nil {
+		return
+	}
+	if m.Header != nil && m.Header.Get("Status") != "" { // nobody listens for acks now
+		d.stampDue = r.clock.now() + nobodyWait
+		r.leases.by(d.stampDue)
+		return
+	}
+	d.leaseEnd = max(d.leaseEnd, time.Duration(sent)+r.ackWait)
+}
+
+// stampAll makes every lease due now: after a reconnect, and when the consumer's leader has moved.
+func (r *Runner) stampAll() {
+	r.buf.mu.Lock()
+	for _, d := range r.buf.held {
+		d.stampDue = 0
+	}
+	n := len(r.buf.held)
+	r.buf.mu.Unlock()
+	if n > 0 {
+		r.leases.by(0)
+	}
+}

@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+func logLevel(s string) (zapcore.Level, error) {
+	switch s {
+	case "debug", "info", "warn", "error":
+		return zapcore.ParseLevel(s)
+	}
+	return 0, fmt.Errorf("log level %q", s)
+}
+
+// newLogger logs to standard error: as JSON, or as text for people where it is a terminal. Both quote field values, so that
+// a subject or an error with control characters can't forge a line.
+func newLogger(level, format string) (*zap.Logger, error) {
+	l, err := logLevel(level)
+	if err != nil {
+		return nil, err
+	}
+	if format == "" {
+		format = "json"
+		if fi, err := os.Stderr.Stat(); err == nil && fi.Mode()&os.ModeCharDevice != 0 {
+			format = "console"
+		}
+	}
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	enc.EncodeDuration = zapcore.StringDurationEncoder
+	var encoder zapcore.Encoder = zapcore.NewJSONEncoder(enc)
+	if format == "console" {
+		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		encoder = zapcore.NewConsoleEncoder(enc)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), l)), nil
+}
+
+func orNop(l *zap.Logger) *zap.Logger {
+	if l == nil {
+		return zap.NewNop()
+	}
+	return l
+}

@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"text/tabwriter"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/shutdown"
+	"github.com/caarlos0/env/v11"
+	"go.uber.org/zap"
+)
+
+// Part is something that runs beside the Runner of Main and stops after it: a server for probes, tracing. It runs until its
+// context ends, which is when the Runner has drained; what it returns then, other than the context's end, fails the process.
+type Part func(ctx context.Context, r *Runner) error
+
+// Main is a whole main: it reads the configuration from the environment (prefix WORKER), connects, binds, works, drains on
+// SIGTERM or SIGINT, and exits with a code of sysexits (see package shutdown). A second signal ends the process at once. With
+// -h it prints the variables with their present values. It does not return.
+func Main(h ackfloor.Handler, parts ...Part) {
+	os.Exit(run(h, os.Args[1:], os.Stdout, os.Stderr, parts))
+}
+
+func run(h ackfloor.Handler, args []string, stdout, stderr io.Writer, parts []Part) int {
+	flags := flag.NewFlagSet(os.Args[0], flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { usage(stdout, defaultPrefix, env.ToMap(os.Environ())) }
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return shutdown.ExitOK
+	case err != nil:
+		return shutdown.ExitConfig
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "unexpected argument %q: the worker is configured by its environment, see -h\n", flags.Arg(0))
+		return shutdown.ExitConfig
+	}
+	ctx, stop := shutdown.Notify(context.Background(), nil)
+	defer stop()
+	err := runMain(ctx, h, parts)
+	if err != nil {
+		fmt.Fprintln(stderr, redact(err.Error()))
+	}
+	return shutdown.ExitCode(err)
+}
+
+func runMain(ctx context.Context, h ackfloor.Handler, parts []Part) error {
+	cfg, err := FromEnv("")
+	if err != nil {
+		return err
+	}
+	if isNil(h) {
+		_, err := New(nil, cfg, h)
+		return err
+	}
+	log, err := newLogger(cfg.LogLevel, cfg.LogFormat)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Sync() }()
+	cfg.Logger, cfg.Connection.Logger = log, log
+	nc, err := Connect(ctx, cfg.Connection)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer nc.Close()
+	r, err := New(nc, cfg, h)
+	if err != nil {
+		return err
+	}
+	steps := []shutdown.Part{{Name: "worker", Run: r.Run}}
+	for i, p := range parts {
+		steps = append(steps, shutdown.Part{Name: fmt.Sprintf("part %d", i+1), Run: func(ctx context.Context) error { return p(ctx, r) }})
+	}
+	if err := shutdown.Run(ctx, steps...); err != nil {
+		log.Error("ended with an error", zap.String("error", redact(err.Error())), zap.Int("exit_code", shutdown.ExitCode(err)))
+		return err
+	}
+	return nil
+}
+
+// RunAll runs several Runners of one process side by side until ctx ends, each on its own; then all drain at the same time. One that
+// ends with an error makes the others drain, and so does none that ends because it is idle. The errors are joined.
+func RunAll(ctx context.Context, runners ...*Runner) error {
+	parts := make([]shutdown.Part, 0, len(runners))
+	for _, r := range runners {
+		parts = append(parts, shutdown.Part{Name: r.cfg.Consumer, Run: r.Run})
+	}
+	return shutdown.Run(ctx, shutdown.Together("runners", parts...))
+}
+
+// usage prints every variable with its present value, or its default.
+func usage(w io.Writer, prefix string, environ map[string]string) {
+	fmt.Fprintf(w, "A worker on a durable JetStream consumer. It is configured by its environment:\n\n")
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(t, "VARIABLE\tVALUE\tMEANING\n")
+	row := func(prefix string, f reflect.StructField) {
+		name := prefix + f.Tag.Get("env")
+		fmt.Fprintf(t, "%s\t%s\t%s\n", name, shownValue(f, environ[name]), f.Tag.Get("usage"))
+	}
+	for f := range fields(Config{}) {
+		row(prefix+"_", f)
+	}
+	for f := range fields(Connection{}) {
+		row("", f)
+	}
+	_ = t.Flush()
+	fmt.Fprintf(w, "\nExit codes: 0 drained, 1 failed while running, 69 server, stream or consumer not available, 75 the drain's grace ended with\nhandlers running, 78 bad configuration, 128+n a second signal n.\n")
+}
+
+func shownValue(f reflect.StructField, value string) string {
+	switch {
+	case value == "" && f.Tag.Get("shown") != "":
+		return f.Tag.Get("shown") + " (default)"
+	case value == "" && f.Tag.Get("envDefault") != "":
+		return f.Tag.Get("envDefault") + " (default)"
+	case value == "":
+		return "-"
+	case f.Tag.Get("secret") == "all":
+		return "(set, not shown)"
+	case f.Tag.Get("secret") == "url":
+		return redact(value)
+	}
+	return fmt.Sprintf("%q", value)
+}

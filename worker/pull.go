@@ -1,0 +1,304 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+const (
+	// settleFirst is how long nothing is pulled after a reconnect or a change of the consumer's leader: the server may have forgotten
+	// who holds what, and hands it to the first who asks. In this time every worker sends again what it has settled and stamps what it holds.
+	settleFirst = 250 * time.Millisecond
+
+	pullMargin   = time.Second            // how long after its expiry a pull without an end counts as lost
+	askAgainWait = 50 * time.Millisecond  // after a 503; up to five times that
+	prefetchMax  = 512                    // of automatic prefetch
+	waitMin      = 10 * time.Millisecond  // how long a message may wait behind others, automatic prefetch: at least,
+	waitMax      = 250 * time.Millisecond // and at the most; between them four times what a confirmation takes
+	pullsMax     = 64                     // open pulls
+	longPull     = 2 * time.Second        // pulls that stay open longer ask for heartbeats
+)
+
+// pull is a request for messages that is open at the server.
+type pull struct {
+	open     bool
+	batch    int
+	alive    time.Duration // when it is given up unless a heartbeat comes
+	deadline time.Duration // when it is given up whatever comes
+}
+
+// puller asks for as many messages as there is room for, and keeps count by the answers. Messages of all pulls arrive on one
+// subscription and can't be told apart by pull, so asked counts them together; each pull's own end is told by a status.
+type puller struct {
+	mu        sync.Mutex
+	pulls     [pullsMax]pull
+	open      int
+	asked     int  // messages that may still come
+	stopped   bool // drain: no new pull
+	alone     bool // the next pull is for one message of any size
+	suspect   bool // look at the consumer before pulling again
+	notBefore time.Duration
+	missed    int // pulls that were given up in a row
+	prefetch  int
+	limits    limits
+	ended     chan struct{} // a token when the last open pull has ended
+	errors    map[string]uint64
+}
+
+// limits are what the consumer allows, read when it was bound.
+type limits struct {
+	batch    int // messages a request; 0: no limit
+	expires  time.Duration
+	bytes    int
+	capacity int // of messages held, by max_ack_pending; 0: no limit
+}
+
+// pullSoon tells the pull loop to see whether there is room.
+func (r *Runner) pullSoon() {
+	if r.roomToPull() > 0 {
+		r.pullAlarm.by(0)
+	}
+}
+
+// roomToPull tells how many messages to ask for now: none, unless it is worth a request.
+func (r *Runner) roomToPull() int {
+	waiting, running := r.buf.count()
+	open, _ := r.conf.count()
+	p := &r.pull
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped || p.open == pullsMax || open > maxOpen {
+		return 0
+	}
+	free := r.cfg.Concurrency + p.prefetch - waiting - running
+	if p.limits.capacity > 0 {
+		free = min(free, p.limits.capacity-waiting-running)
+	}
+	n := free - p.asked
+	// Not one request a message where messages may wait, and not many small ones open at once where they may not.
+	if n < max(1, p.prefetch/2) || 2*p.asked >= free {
+		return 0
+	}
+	return n
+}
+
+// automatic is how many messages may wait beyond those that run: what the slots handle in a few round trips. With a fast handler
+// that is enough never to wait for the network; with a slow one it is none, so that nothing waits long behind another
+// message, and a second worker gets its share.
+func automatic(slots int, handle, confirm time.Duration) int {
+	if handle <= 0 {
+		return 0
+	}
+	wait := min(max(4*confirm, waitMin), waitMax)
+	return min(int(int64(slots)*int64(wait)/int64(handle)), prefetchMax)
+}
+
+// tendPulls is the pull loop's turn: it gives up pulls whose end never came, looks at the consumer where something is wrong, and
+// asks for what there is room for.
+func (r *Runner) tendPulls(now time.Duration) time.Duration {
+	p := &r.pull
+	if !r.nc.IsConnected() {
+		return never // the reconnect wakes the loop
+	}
+	next := r.giveUpPulls(now)
+	p.mu.Lock()
+	suspect, wait, stopped := p.suspect, p.notBefore, p.stopped
+	p.mu.Unlock()
+	if stopped {
+		return next
+	}
+	if suspect && now >= wait {
+		if !r.lookAtConsumer() {
+			return now + 100*time.Millisecond
+		}
+		now = r.clock.now()
+	}
+	if now < wait {
+		return min(next, wait)
+	}
+	if r.cfg.Prefetch == 0 {
+		_, rtt := r.conf.count()
+		auto := automatic(r.cfg.Concurrency, r.buf.average(), rtt)
+		p.mu.Lock()
+		if p.limits.capacity > 0 {
+			auto = min(auto, max(0, p.limits.capacity/2-r.cfg.Concurrency))
+		}
+		p.prefetch = auto
+		p.mu.Unlock()
+	}
+	if n := r.roomToPull(); n > 0 {
+		return min(next, r.sendPull(n, now))
+	}
+	return next
+}
+
+// sendPull asks for n messages, fewer where the consumer's limits say so.
+func (r *Runner) sendPull(n int, now time.Duration) (deadline time.Duration) {
+	p := &r.pull
+	p.mu.Lock()
+	expiry, bytes := r.cfg.PullExpiry, r.cfg.PullBytes
+	if p.limits.batch > 0 {
+		n = min(n, p.limits.batch)
+	}
+	if p.limits.expires > 0 {
+		expiry = min(expiry, p.limits.expires)
+	}
+	if p.limits.bytes > 0 {
+		bytes = min(bytes, p.limits.bytes)
+	}
+	if p.alone { // a message larger than a pull asks for: fetch it by itself, whatever its size
+		p.alone, n, bytes = false, 1, 0
+	}
+	place := 0
+	for place < pullsMax-1 && p.pulls[place].open {
+		place++
+	}
+	rec := pull{open: true, batch: n, deadline: now + expiry + pullMargin}
+	body := make([]byte, 0, 96)
+	body = append(body, `{"batch":`...)
+	body = strconv.AppendInt(body, int64(n), 10)
+	body = append(body, `,"expires":`...)
+	body = strconv.AppendInt(body, expiry.Nanoseconds(), 10)
+	if bytes > 0 {
+		body = append(body, `,"max_bytes":`...)
+		body = strconv.AppendInt(body, int64(bytes), 10)
+	}
+	rec.alive = rec.deadline
+	if expiry > longPull {
+		hb := min(expiry/2, 5*time.Second)
+		rec.alive = now + 2*hb + pullMargin
+		body = append(body, `,"idle_heartbeat":`...)
+		body = strconv.AppendInt(body, hb.Nanoseconds(), 10)
+	}
+	body = append(body, '}')
+	p.pulls[place] = rec
+	p.open++
+	p.asked += n
+	p.mu.Unlock()
+	if err := r.nc.PublishRequest(r.subjects.next, r.pullSubjects[place], body); err != nil {
+		r.endPull(place, n)
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			r.fail(fmt.Errorf("worker: the connection is closed for good: %w", err))
+		}
+		return now + askAgainWait
+	}
+	return rec.alive
+}
+
+// giveUpPulls drops pulls whose end is overdue: the server never got them, or lost them. It returns when the next one will be.
+func (r *Runner) giveUpPulls(now time.Duration) time.Duration {
+	p := &r.pull
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := never
+	for i := range p.pulls {
+		rec := &p.pulls[i]
+		if !rec.open {
+			continue
+		}
+		if now >= rec.alive || now >= rec.deadline {
+			p.countLocked("lost")
+			p.missed++
+			p.suspect = true
+			p.endLocked(i, 0)
+			continue
+		}
+		next = min(next, rec.alive, rec.deadline)
+	}
+	return next
+}
+
+// endPull closes the record of a pull that left so many messages undelivered.
+func (r *Runner) endPull(place, left int) {
+	r.pull.mu.Lock()
+	defer r.pull.mu.Unlock()
+	r.pull.endLocked(place, left)
+}
+
+func (p *puller) endLocked(place, left int) {
+	if !p.pulls[place].open {
+		return
+	}
+	p.pulls[place] = pull{}
+	p.open--
+	p.asked = max(0, p.asked-left)
+	if p.open == 0 {
+		p.asked = 0 // whatever the statuses did not tell
+		select {
+		case p.ended <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (p *puller) countLocked(kind string) { p.errors[kind]++ }
+
+// forgetPulls is called when the server has lost our pulls: the connection was cut.
+func (r *Runner) forgetPulls() {
+	p := &r.pull
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.pulls {
+		p.endLocked(i, 0)
+	}
+}
+
+// settleBeforePull is called after a reconnect or a change of leader: everything settled and unconfirmed is sent again, everything held is
+// stamped, and only then is anything pulled.
+func (r *Runner) settleBeforePull() {
+	now := r.clock.now()
+	r.pull.mu.Lock()
+	r.pull.suspect = true
+	r.pull.notBefore = now + settleFirst
+	r.pull.mu.Unlock()
+	r.conf.resendAll()
+	r.stampAll()
+	r.pullAlarm.by(now + settleFirst)
+}
+
+// onPulled takes what arrives on the pull subscription: a delivery, or a status.
+func (r *Runner) onPulled(m *nats.Msg) {
+	st, ok := parseReply(m.Reply)
+	if !ok {
+		if m.Reply == "" {
+			r.onStatus(m)
+		} else {
+			r.log.Error("a delivery whose reply subject is unreadable", zap.String("reply", m.Reply), zap.String("subject", m.Subject))
+		}
+		return
+	}
+	p := &r.pull
+	p.mu.Lock()
+	p.asked = max(0, p.asked-1)
+	p.missed = 0
+	p.mu.Unlock()
+	now := r.clock.now()
+	d := newDelivery(m, st, r.cfg.Stream, r.cfg.Consumer)
+	d.received, d.leaseEnd = now, now+r.ackWait
+	d.stampDue = now + r.stampAfter()
+	switch r.buf.add(d) {
+	case added:
+		r.counters.received.Add(1)
+		if st.deliveries > 1 {
+			r.counters.redelivered.Add(1)
+		}
+		r.leases.by(d.stampDue)
+	case heldAlready:
+		r.counters.redelivered.Add(1)
+		r.leases.by(now)
+	case settledAlready:
+		r.counters.redelivered.Add(1)
+		r.counters.skipped.Add(1)
+		r.send(d, d.reply, verdict{kind: acked})
+	}
+	r.pullSoon()
+}
+
+func randomWait(base time.Duration) time.Duration { return base + rand.N(4*base) }

@@ -1,0 +1,278 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/retry"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// Runner binds a handler to a durable consumer and works until its context ends. Make one with New, run it once.
+type Runner struct {
+	cfg     Config
+	nc      *nats.Conn
+	handler ackfloor.Handler
+	policy  retry.Policy
+	log     *zap.Logger
+	clock   clock
+	hook    func(point string) // tests only: called at the named points of the loops
+
+	// Set while binding, before any other goroutine runs.
+	values       context.Context // what handlers inherit of Run's context: its values
+	ackWait      time.Duration   // the consumer's, which may differ from the configured one
+	bound        boundConsumer
+	subjects     subjects
+	answers      string // inbox of settlements and stamps
+	pullSubjects [pullsMax]string
+
+	buf       *buffer
+	conf      *confirmer
+	pull      puller
+	pullAlarm *alarm
+	leases    *alarm
+	slots     sync.WaitGroup
+	counters  counters
+
+	state   atomic.Int32 // a State
+	stop    func(error)  // ends the work: Run drains
+	failure atomic.Pointer[failure]
+	cursor  atomic.Pointer[Cursor]
+}
+
+type failure struct{ err error }
+
+// New makes a Runner. It checks cfg and the handler and reports everything that is wrong in one *ConfigError; a field that is zero
+// means its default. The connection stays the caller's: Run does not close it. One connection may serve several Runners.
+func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, &ConfigError{Problems: []string{err.Error()}}
+	}
+	problems := cfg.problems()
+	if isNil(h) {
+		problems = append(problems, "the handler is nil: give the function or the value that handles a message")
+	}
+	if nc == nil {
+		problems = append(problems, "the connection is nil: make one with Connect")
+	}
+	if len(problems) > 0 {
+		return nil, &ConfigError{Problems: problems}
+	}
+	log := cfg.Logger
+	if log == nil {
+		if log, err = newLogger(cfg.LogLevel, cfg.LogFormat); err != nil {
+			return nil, &ConfigError{Problems: []string{err.Error()}}
+		}
+	}
+	for _, u := range cfg.unknown {
+		log.Warn("a variable without meaning", zap.String("variable", u))
+	}
+	policy := cfg.Retry
+	if policy == nil {
+		schedule, err := retry.Parse(cfg.RetrySchedule)
+		if err != nil {
+			return nil, &ConfigError{Problems: []string{err.Error()}}
+		}
+		policy = schedule.Policy()
+	}
+	r := &Runner{
+		cfg: cfg, nc: nc, handler: h, policy: policy, clock: clock{time.Now()},
+		log: log.With(zap.String("stream", cfg.Stream), zap.String("consumer", cfg.Consumer)),
+		buf: newBuffer(), pullAlarm: newAlarm(), leases: newAlarm(),
+		subjects: newSubjects(cfg),
+	}
+	r.pull.ended = make(chan struct{}, 1)
+	r.pull.errors = make(map[string]uint64)
+	return r, nil
+}
+
+func isNil(h ackfloor.Handler) bool {
+	f, ok := h.(ackfloor.HandlerFunc)
+	return h == nil || ok && f == nil
+}
+
+// Run works until ctx ends, then drains, and returns when nothing of it is left but handlers that ignore their context. It returns
+// nil after a drain that handed nothing back while it ran, also when it ends by itself (Config.ExitWhenIdle); otherwise one of
+// *ConfigError, *UnavailableError, *PermissionError, *DrainError, ErrConsumerDeleted, ErrBusy, ErrUsed, an error that wraps
+// nats.ErrConnectionClosed, or the panic of one of its own loops.
+func (r *Runner) Run(ctx context.Context) (err error) {
+	if !r.to(StateBinding) {
+		return ErrUsed
+	}
+	defer r.to(StateEnded)
+	release, err := r.bind(ctx)
+	if err != nil {
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return nil // told to stop while it waited: nothing is held
+		}
+		return err
+	}
+	defer release()
+
+	r.values = context.WithoutCancel(ctx)
+	work, stop := context.WithCancelCause(ctx) // ends: no new pull
+	defer stop(nil)
+	tend, end := context.WithCancel(r.values) // outlives the work: leases and settlements are tended through the drain
+	defer end()
+	r.stop = stop
+
+	unsubscribe, err := r.subscribe()
+	if err != nil {
+		return err
+	}
+	defer unsubscribe()
+	var loops sync.WaitGroup
+	start := func(name string, loop func()) {
+		loops.Go(func() { r.guard(name, loop) })
+	}
+	start("watch", func() { r.watch(tend) })
+	start("leases", func() { r.leases.loop(tend, r.clock, r.tendLeases) })
+	start("settlements", func() { r.conf.alarm.loop(tend, r.clock, r.tendSettlements) })
+	start("pull", func() { r.pullAlarm.loop(tend, r.clock, r.tendPulls) })
+	if r.cfg.ExitWhenIdle {
+		start("idle", func() { r.watchIdle(work) })
+	}
+	for range r.cfg.Concurrency {
+		r.slots.Add(1)
+		go r.slot()
+	}
+	r.to(StateWorking)
+	r.firstPull()
+
+	<-work.Done()
+	err = r.drain(ctx, context.Cause(work))
+	end()
+	loops.Wait()
+	return err
+}
+
+// guard runs a loop; a panic in it ends the Runner with an error instead of the process, or of the loop alone.
+func (r *Runner) guard(name string, loop func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			stack := debug.Stack()
+			r.log.Error("a loop panicked", zap.String("loop", name), zap.Any("panic", p), zap.ByteString("stack", stack))
+			r.fail(fmt.Errorf("worker: the %s loop failed: %w", name, &ackfloor.PanicError{Value: p, Stack: stack}))
+		}
+	}()
+	r.at(name)
+	loop()
+}
+
+func (r *Runner) at(point string) {
+	if r.hook != nil {
+		r.hook(point)
+	}
+}
+
+// fail ends the Runner because it can't go on. The first reason counts.
+func (r *Runner) fail(err error) {
+	if r.failure.CompareAndSwap(nil, &failure{err}) {
+		r.stop(err)
+	}
+}
+
+func (r *Runner) failed() error {
+	if f := r.failure.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// subscribe opens the two subscriptions: answers first, so that nothing is handled whose settlement could not be confirmed.
+func (r *Runner) subscribe() (unsubscribe func(), err error) {
+	r.answers = r.nc.NewInbox()
+	r.conf = newConfirmer(r.nc, r.clock, r.answers)
+	pulls := r.nc.NewInbox()
+	for i := range r.pullSubjects {
+		r.pullSubjects[i] = pulls + "." + strconv.Itoa(i)
+	}
+	a, err := r.nc.Subscribe(r.answers+".>", r.guarded("answers", r.onAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("worker: subscribe: %w", err)
+	}
+	p, err := r.nc.Subscribe(pulls+".*", r.guarded("deliveries", r.onPulled))
+	if err != nil {
+		_ = a.Unsubscribe()
+		return nil, fmt.Errorf("worker: subscribe: %w", err)
+	}
+	unsubscribe = func() {
+		_ = p.Unsubscribe()
+		_ = a.Unsubscribe()
+	}
+	// What may arrive is bounded by what we ask for, in messages and bytes; the client's own limits would drop in silence.
+	if err := errors.Join(a.SetPendingLimits(-1, -1), p.SetPendingLimits(-1, -1)); err != nil {
+		unsubscribe()
+		return nil, fmt.Errorf("worker: subscribe: %w", err)
+	}
+	return unsubscribe, nil
+}
+
+// guarded is guard for a callback: a panic in one must not take the process down, nor leave a Runner that only looks alive.
+func (r *Runner) guarded(name string, f nats.MsgHandler) nats.MsgHandler {
+	return func(m *nats.Msg) {
+		defer func() {
+			if p := recover(); p != nil {
+				r.fail(fmt.Errorf("worker: the %s callback failed: %w", name, &ackfloor.PanicError{Value: p, Stack: debug.Stack()}))
+			}
+		}()
+		f(m)
+	}
+}
+
+// watch follows the connection: after a reconnect everything is settled anew, and a connection that is closed for good ends the Runner.
+func (r *Runner) watch(ctx context.Context) {
+	changes := r.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.CLOSED)
+	defer r.nc.RemoveStatusListener(changes)
+	for {
+		if r.nc.IsClosed() { // also: before we listened
+			r.fail(fmt.Errorf("worker: the connection is closed for good: %w", nats.ErrConnectionClosed))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-changes:
+			switch s {
+			case nats.DISCONNECTED:
+				r.forgetPulls()
+			case nats.CONNECTED:
+				r.counters.reconnects.Add(1)
+				r.forgetPulls()
+				r.settleBeforePull()
+			}
+		}
+	}
+}
+
+// firstPull starts pulling. Where others hold messages already, it settles first: they may be about to settle after a restart.
+func (r *Runner) firstPull() {
+	if r.bound.info.NumAckPending > 0 {
+		r.pull.mu.Lock()
+		r.pull.notBefore = r.clock.now() + settleFirst
+		r.pull.mu.Unlock()
+	}
+	r.pullAlarm.by(0)
+}
+
+// tendSettlements sends again what is not confirmed, and sees when the server refuses acks altogether.
+func (r *Runner) tendSettlements(now time.Duration) time.Duration {
+	r.at("tend")
+	next := r.conf.scan(now)
+	if n, to := r.conf.unanswered(); n > 0 {
+		if denied := deniedPublish(r.nc, to); denied != nil {
+			denied.Allow = r.subjects.acks
+			r.fail(denied)
+		}
+	}
+	return next
+}

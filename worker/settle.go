@@ -1,0 +1,167 @@
+package worker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/retry"
+	"go.uber.org/zap"
+)
+
+// verdictKind is what becomes of a message.
+type verdictKind int
+
+const (
+	acked    verdictKind = iota // done
+	retried                     // a failure: comes back after a delay
+	givenUp                     // a failure for good: permanent, or the attempts are used up
+	returned                    // interrupted, no failure: comes back at once
+	late                        // failed after its lease was lost: it is another's by now, nothing is sent
+)
+
+// verdict is what an outcome means for its message.
+type verdict struct {
+	kind   verdictKind
+	delay  time.Duration // retried: until it comes back
+	reason string        // givenUp: permanent, undecodable, exhausted, timed out; retried: failed, timed out, panicked
+}
+
+// outcome is how a handler's call ended.
+type outcome struct {
+	err     error
+	cause   error // of the context's end, nil if it had not ended when the handler returned
+	attempt int
+	age     time.Duration // since the message was published
+}
+
+// judge maps an outcome to its verdict. It decides everything, and does nothing.
+func judge(o outcome, policy retry.Policy, maxAttempts int) verdict {
+	if o.err == nil {
+		return verdict{kind: acked}
+	}
+	var permanent *ackfloor.PermanentError
+	if errors.As(o.err, &permanent) {
+		var undecodable *ackfloor.DecodeError
+		if errors.As(o.err, &undecodable) {
+			return verdict{kind: givenUp, reason: "undecodable"}
+		}
+		return verdict{kind: givenUp, reason: "permanent"}
+	}
+	var panicked *ackfloor.PanicError
+	reason := "failed"
+	switch {
+	case errors.As(o.err, &panicked):
+		reason = "panicked"
+	case errors.Is(o.cause, ackfloor.ErrStopping):
+		return verdict{kind: returned}
+	case errors.Is(o.cause, ackfloor.ErrLeaseLost):
+		return verdict{kind: late}
+	case errors.Is(o.cause, ackfloor.ErrHandleTimeout):
+		reason = "timed out"
+	}
+	if o.attempt >= maxAttempts {
+		return verdict{kind: givenUp, reason: exhausted(reason)}
+	}
+	var after *ackfloor.RetryAfterError
+	if errors.As(o.err, &after) {
+		return verdict{kind: retried, delay: after.Delay, reason: reason}
+	}
+	delay, again := policy(o.attempt, &retry.Failure{Err: o.err, Age: o.age})
+	if !again {
+		return verdict{kind: givenUp, reason: exhausted(reason)}
+	}
+	return verdict{kind: retried, delay: delay, reason: reason}
+}
+
+// exhausted names why the last attempt was the last: a message that only ever timed out is told from one that failed.
+func exhausted(reason string) string {
+	if reason == "timed out" {
+		return reason
+	}
+	return "exhausted"
+}
+
+// settle decides what becomes of a message whose handler has returned, takes it out of the held set and tells the server. It is, with
+// send, the only place where an ack, a nak or a term leaves.
+func (r *Runner) settle(d *delivery, err error, took time.Duration) {
+	o := outcome{err: err, cause: d.attempt.returned(), attempt: d.msg.Attempt, age: time.Since(d.msg.Published)}
+	v := judge(o, r.policy, r.cfg.MaxAttempts)
+	reply, gone := r.buf.finish(d, took, v.kind == acked || v.kind == givenUp)
+	if gone && v.kind != acked {
+		v = verdict{kind: late} // handed back, or its lease is lost
+	}
+	if v.kind == returned {
+		r.counters.interrupted.Add(1)
+	}
+	if v.kind != acked {
+		r.logFailure(d, v, err)
+	} else if gone {
+		r.counters.late.Add(1)
+		r.log.Warn("done, but late: the lease was lost before the handler returned; another worker may have handled it too", describe(d)...)
+	}
+	if v.kind == givenUp {
+		r.giveUp(d, v, err)
+	}
+	r.send(d, reply, v)
+	r.pullSoon()
+}
+
+// giveUp is where a message that can't be handled is kept before it is terminated. For now it is only terminated and logged.
+func (r *Runner) giveUp(d *delivery, v verdict, err error) {
+	if v.reason == "exhausted" {
+		r.counters.exhausted.Add(1)
+	}
+}
+
+// send tells the server a verdict. Nothing here uses a context, so that nothing which ends a handler or the Runner ends a settlement.
+func (r *Runner) send(d *delivery, reply string, v verdict) {
+	var body []byte
+	switch v.kind {
+	case acked:
+		r.counters.acked.Add(1)
+		body = ackBody
+	case retried:
+		r.counters.retried.Add(1)
+		body = nakBody(v.delay)
+	case givenUp:
+		r.counters.terminated.Add(1)
+		body = termBody(v.reason)
+	case returned:
+		r.counters.returned.Add(1)
+		body = nakPlain
+	case late:
+		r.counters.late.Add(1)
+		return
+	}
+	if r.cfg.Ack == AckSend {
+		if err := r.nc.Publish(reply, body); err != nil {
+			r.log.Warn("a settlement could not be sent: the message comes back after ack_wait", append(describe(d), zap.Error(err))...)
+		}
+		return
+	}
+	r.conf.send(reply, body, d.msg.Sequence, v.kind == retried || v.kind == returned, v.delay)
+}
+
+// logFailure writes the one line that a failure gets.
+func (r *Runner) logFailure(d *delivery, v verdict, err error) {
+	fields := append(describe(d), zap.String("error", redact(err.Error())))
+	var p *ackfloor.PanicError
+	if errors.As(err, &p) && p.Stack != nil {
+		fields = append(fields, zap.ByteString("stack", p.Stack))
+	}
+	switch v.kind {
+	case retried:
+		r.log.Warn("failed: will be tried again", append(fields, zap.String("reason", v.reason), zap.Duration("delay", v.delay))...)
+	case givenUp:
+		r.log.Error("given up: terminated", append(fields, zap.String("reason", v.reason), zap.Int("max_attempts", r.cfg.MaxAttempts))...)
+	case returned:
+		r.log.Info("interrupted: handed back, no failure", fields...)
+	case late:
+		r.log.Warn("returned an error late: the lease was lost before; nothing is sent", fields...)
+	}
+}
+
+func describe(d *delivery) []zap.Field {
+	return []zap.Field{zap.String("subject", d.msg.Subject), zap.Uint64("sequence", d.msg.Sequence), zap.Int("attempt", d.msg.Attempt)}
+}

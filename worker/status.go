@@ -1,0 +1,195 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// State is what a Runner is doing. It only ever moves down the list.
+type State int32
+
+// The states of a Runner.
+const (
+	StateNew      State = iota // Run was not called yet
+	StateBinding               // waits for the server, the stream, the consumer
+	StateWorking               // pulls and handles
+	StateDraining              // pulls no more; finishes what it holds
+	StateEnded                 // Run has returned, or is about to
+)
+
+var stateNames = [...]string{"new", "binding", "working", "draining", "ended"}
+
+func (s State) String() string {
+	if s < 0 || int(s) >= len(stateNames) {
+		return fmt.Sprintf("state %d", int(s))
+	}
+	return stateNames[s]
+}
+
+// to moves to a later state; false if that or a later one is reached already.
+func (r *Runner) to(next State) bool {
+	for {
+		now := r.state.Load()
+		if now >= int32(next) {
+			return false
+		}
+		if r.state.CompareAndSwap(now, int32(next)) {
+			return true
+		}
+	}
+}
+
+// Cursor is where the consumer stands, as `nats consumer info` shows it.
+type Cursor struct {
+	Delivered   uint64    // stream sequence of the last message delivered for the first time
+	AckFloor    uint64    // stream sequence up to which everything is settled
+	AckPending  int       // delivered, not settled
+	Redelivered int       // of those, delivered more than once
+	Pending     uint64    // not delivered yet
+	Seen        time.Time // when the server said so, by this machine's clock
+}
+
+// HeldItem is a message that a Runner holds.
+type HeldItem struct {
+	Subject  string
+	Sequence uint64
+	Attempt  int
+	Running  bool          // a handler has it; else it waits for a slot
+	For      time.Duration // how long it runs, or waits
+}
+
+// Counts are numbers since Run was called.
+type Counts struct {
+	Received    uint64 // deliveries taken in
+	Redelivered uint64 // of those and of those skipped, the ones that the server had delivered before
+	Skipped     uint64 // redeliveries of messages that this Runner had settled: acknowledged, not handled again
+	Acked       uint64
+	Retried     uint64 // given back with a delay after a failure
+	Terminated  uint64 // given up: permanent, or the attempts are used up
+	Exhausted   uint64 // of those terminated, the ones whose attempts were used up
+	Returned    uint64 // handed back at a stop; no failure
+	Late        uint64 // settled or dropped after their lease was lost
+	LeasesLost  uint64
+	Panics      uint64
+	Resends     uint64 // settlements that were sent again for want of a confirmation
+	Unconfirmed uint64 // settlements that wait for their confirmation now
+	Unknown     uint64 // NAKs that were never answered; their messages come back by themselves
+	Reconnects  uint64
+	PullErrors  map[string]uint64 // by kind: lost, nobody, leader, too_large, max_waiting …
+}
+
+// Status is what a Runner is doing now.
+type Status struct {
+	State     State
+	Stream    string
+	Consumer  string
+	Connected bool
+	Ready     bool   // bound, connected, and its pulls are answered
+	Reason    string // why it is not ready; "" when it is
+	Alive     bool   // its loops run, or it has ended as it should
+	Waiting   int    // messages held, for which no slot is free
+	Running   int    // messages held, which a handler has
+	Limit     int    // messages that may be held: concurrency and prefetch
+	Cursor    Cursor // what the server said last: when binding, after a reconnect, when drained, and on each Look
+	Counts    Counts
+	Drift     []Drift // between the configuration and the consumer, when it was bound
+	Created   bool    // this Runner made the consumer
+}
+
+type counters struct {
+	received, redelivered, skipped, acked, retried, terminated, exhausted, returned, late, leasesLost, panics, reconnects, interrupted atomic.Uint64
+}
+
+// Status tells what the Runner is doing. It is cheap, asks no server, and may be called from any goroutine at any time.
+func (r *Runner) Status() Status {
+	s := Status{
+		State: State(r.state.Load()), Stream: r.cfg.Stream, Consumer: r.cfg.Consumer,
+		Connected: r.nc.IsConnected(),
+		Alive:     r.failed() == nil,
+	}
+	if c := r.cursor.Load(); c != nil {
+		s.Cursor = *c
+	}
+	if s.State >= StateWorking {
+		s.Drift, s.Created = r.bound.drift, r.bound.created
+	}
+	s.Waiting, s.Running = r.buf.count()
+	missed := 0
+	r.pull.mu.Lock()
+	missed = r.pull.missed
+	s.Limit = r.cfg.Concurrency + r.pull.prefetch
+	s.Counts.PullErrors = make(map[string]uint64, len(r.pull.errors))
+	for k, v := range r.pull.errors {
+		s.Counts.PullErrors[k] = v
+	}
+	r.pull.mu.Unlock()
+	r.counters.read(&s.Counts)
+	if s.State >= StateWorking {
+		r.conf.read(&s.Counts)
+	}
+	switch {
+	case r.failed() != nil:
+		s.Reason = redact(r.failed().Error())
+	case s.State != StateWorking:
+		s.Reason = s.State.String()
+	case !s.Connected:
+		s.Reason = "not connected"
+	case missed >= 2:
+		s.Reason = "the server does not answer pulls"
+	}
+	s.Ready = s.Reason == ""
+	return s
+}
+
+func (c *counters) read(to *Counts) {
+	to.Received, to.Redelivered, to.Skipped = c.received.Load(), c.redelivered.Load(), c.skipped.Load()
+	to.Acked, to.Retried, to.Terminated, to.Exhausted = c.acked.Load(), c.retried.Load(), c.terminated.Load(), c.exhausted.Load()
+	to.Returned, to.Late, to.LeasesLost = c.returned.Load(), c.late.Load(), c.leasesLost.Load()
+	to.Panics, to.Reconnects = c.panics.Load(), c.reconnects.Load()
+}
+
+func (c *confirmer) read(to *Counts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to.Resends, to.Unconfirmed, to.Unknown = c.stats.resends, uint64(c.open), c.stats.givenUp
+}
+
+// Look asks the server where the consumer stands, and keeps the answer for Status. It may be called from when Run has bound the
+// consumer; the error is the context's, a *PermissionError, or the server's.
+func (r *Runner) Look(ctx context.Context) (Cursor, error) {
+	info, err := r.consumerInfo(ctx)
+	if err != nil {
+		return Cursor{}, fmt.Errorf("worker: look at consumer %q: %w", r.cfg.Consumer, err)
+	}
+	r.sawCursor(info)
+	return *r.cursor.Load(), nil
+}
+
+// Held lists what the Runner holds, in no order.
+func (r *Runner) Held() []HeldItem {
+	now := r.clock.now()
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	out := make([]HeldItem, 0, len(r.buf.held))
+	for _, d := range r.buf.held {
+		out = append(out, r.item(d, now))
+	}
+	return out
+}
+
+func (r *Runner) item(d *delivery, now time.Duration) HeldItem {
+	h := HeldItem{Subject: d.msg.Subject, Sequence: d.msg.Sequence, Attempt: d.msg.Attempt, Running: d.started > 0, For: now - d.received}
+	if h.Running {
+		h.For = now - d.started
+	}
+	return h
+}
+
+func (r *Runner) sawCursor(i *jetstream.ConsumerInfo) {
+	r.cursor.Store(&Cursor{Delivered: i.Delivered.Stream, AckFloor: i.AckFloor.Stream, AckPending: i.NumAckPending,
+		Redelivered: i.NumRedelivered, Pending: i.NumPending, Seen: time.Now()})
+}
