@@ -89,7 +89,7 @@ func exponentialRange(from, to time.Duration) (time.Duration, time.Duration) {
 // ceiling is min(to, from × 2^attempt), computed without overflow for every attempt: it compares by shifting to down.
 func ceiling(from, to time.Duration, attempt int) time.Duration {
 	attempt = max(1, attempt)
-	if attempt >= 63 || from > to>>attempt {
+	if from > to>>attempt {
 		return to
 	}
 	return from << attempt

@@ -83,7 +83,13 @@ func TestOrder(t *testing.T) {
 				j.part("c", 0, nil)}
 		}, "shutdown: runners/b: boom", []string{"1s a: shutdown: b: boom", "4s a ends", "4s c: shutdown: runners/b: boom", "4s c ends"}},
 
-		{"a group has finished when all have", func(j *journal) []shutdown.Part {
+		{"one of a group has finished", func(j *journal) []shutdown.Part {
+			return []shutdown.Part{
+				shutdown.Together("runners", j.part("a", 3*time.Second, nil), returns("b", time.Second, nil), returns("d", 20*time.Second, nil)),
+				j.part("c", 0, nil)}
+		}, "", []string{"10s a: reason", "13s a ends", "20s c: reason", "20s c ends"}},
+
+		{"a group whose parts have all finished", func(j *journal) []shutdown.Part {
 			return []shutdown.Part{
 				shutdown.Together("runners", returns("a", 3*time.Second, nil), returns("b", time.Second, nil)),
 				j.part("c", 0, nil)}
@@ -221,24 +227,28 @@ func TestStoppedIsNoError(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-	// In a group, a part fails with Canceled, and only then, while its neighbour drains, the whole is stopped.
-	ctx, cancel := context.WithCancel(t.Context())
+	// Canceled while nobody asked it to stop is a failure.
+	if err := shutdown.Run(t.Context(), returns("x", 0, context.Canceled)); !errors.Is(err, context.Canceled) {
+		t.Errorf("Canceled without a stop: %v", err)
+	}
+}
+
+// A part of a group fails with Canceled, unasked, and only then, while its neighbour drains, the whole is stopped: it stays a
+// failure.
+func TestGroupKeepsCanceledFailure(t *testing.T) {
 	for name, run := range map[string]func(context.Context) error{
 		"a: context canceled":        func(context.Context) error { return context.Canceled },
 		"a: panic: context canceled": func(context.Context) error { panic(context.Canceled) },
 	} {
-		neighbour := func(ctx context.Context) error { <-ctx.Done(); cancel(); return nil }
-		err := shutdown.Run(ctx, shutdown.Part{Name: "other", Run: func(ctx context.Context) error { <-ctx.Done(); return nil }},
-			shutdown.Together("g", shutdown.Part{Name: "a", Run: run}, shutdown.Part{Name: "b", Run: neighbour}))
-		if text(err) != "shutdown: g/"+name {
-			t.Errorf("%s in a group became %q", name, text(err))
-		}
-		ctx, cancel = context.WithCancel(t.Context())
-	}
-	cancel()
-	// Canceled while nobody asked it to stop is a failure.
-	if err := shutdown.Run(t.Context(), returns("x", 0, context.Canceled)); !errors.Is(err, context.Canceled) {
-		t.Errorf("Canceled without a stop: %v", err)
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			j := &journal{start: time.Now()}
+			err := shutdown.Run(ctx, shutdown.Together("g", shutdown.Part{Name: "a", Run: run}, j.part("b", 2*time.Second, nil)))
+			if text(err) != "shutdown: g/"+name {
+				t.Errorf("%q became %q", name, text(err))
+			}
+		})
 	}
 }
 

@@ -92,7 +92,7 @@ func (p *P) Stop() {
 }
 
 // Kill ends the server with SIGKILL and waits until it has ended. It does nothing to one that is stopped.
-func (p *P) Kill() { p.end(syscall.SIGKILL) }
+func (p *P) Kill() { p.end(syscall.SIGCONT) }
 
 // Start starts a server that was stopped, killed or has ended, on the same port and with the same store, and returns when
 // JetStream answers. It panics if that can't be done, since it has no test to fail; so it may be called from any goroutine.

@@ -99,7 +99,7 @@ func (p *Proxy) Down() {
 	if l != nil {
 		_ = l.Close()
 	}
-	_ = p.Cut
+	p.Cut()
 }
 
 // Up accepts connections again after Down. It panics if its port was taken meanwhile.

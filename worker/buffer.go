@@ -20,7 +20,8 @@ type delivery struct {
 	// guarded by buffer.mu
 	reply    string        // of its newest delivery
 	received time.Duration // when that came
-	started  time.Duration // when a handler got it; 0 while it waits
+	running  bool          // a handler has it, since started; else it waits
+	started  time.Duration
 	stampDue time.Duration // when its lease has to be extended next
 	leaseEnd time.Duration // until then the server won't give it to another
 	gone     bool          // the lease is lost, or it was handed back: no longer ours
@@ -62,6 +63,7 @@ const (
 	added          arrival = iota
 	heldAlready            // a redelivery of one that is held: only its reply subject is new
 	settledAlready         // a redelivery of one that was settled a moment ago
+	tooLate                // nothing is taken in any more
 )
 
 // add takes in a delivery.
@@ -78,6 +80,9 @@ func (b *buffer) add(d *delivery) arrival {
 	}
 	if d.msg.Attempt > 1 && b.settled[seq%settledSize] == (settledEntry{seq, d.published}) {
 		return settledAlready
+	}
+	if b.closed {
+		return tooLate
 	}
 	b.held[seq] = d
 	b.queue.push(d)
@@ -103,7 +108,7 @@ func (b *buffer) take(c clock) *delivery {
 			if d.gone {
 				continue
 			}
-			d.started = c.now()
+			d.started, d.running = c.now(), true
 			b.running++
 			b.wakeLocked()
 			return d
@@ -148,7 +153,7 @@ func (b *buffer) rememberLocked(d *delivery) {
 // running; its message stays held, so that this process does not run it twice at once.
 func (b *buffer) dropLocked(d *delivery) {
 	d.gone = true
-	if d.started == 0 {
+	if !d.running {
 		delete(b.held, d.msg.Sequence)
 	}
 }
@@ -194,7 +199,7 @@ func (b *buffer) runningNow() []*delivery {
 	defer b.mu.Unlock()
 	var out []*delivery
 	for _, d := range b.held {
-		if d.started > 0 {
+		if d.running {
 			out = append(out, d)
 		}
 	}

@@ -40,7 +40,7 @@ func (r *Runner) drain(ctx context.Context, cause error) error {
 		broken = r.interrupt()
 	}
 	// 4. The last settlements are confirmed.
-	r.awaitConfirmations(began + grace)
+	r.awaitConfirmations(ctx, began+grace)
 	// 5. A last look. The connection is the caller's to close.
 	r.logDrain(ctx, began)
 	if err := r.failed(); err != nil {
@@ -78,11 +78,27 @@ func (r *Runner) endPulls(graceOver <-chan struct{}) {
 		case <-p.ended:
 			continue
 		case <-graceOver:
-			// Read no longer: what comes now is handed back like what waits.
+			r.quitPulls()
 		}
 		break
 	}
 	r.buf.close()
+}
+
+// quitPulls gives up pulls that are still open when the grace ends, or what is handed back would come straight back on them. The
+// server hears of it before it hears of any NAK, since both go over one connection in order; what it sent before still arrives.
+func (r *Runner) quitPulls() {
+	closed := make(chan struct{})
+	r.pullSub.SetClosedHandler(func(string) { close(closed) })
+	if !r.nc.IsConnected() || r.pullSub.Drain() != nil {
+		return
+	}
+	limit := time.NewTimer(interruptedWait)
+	defer limit.Stop()
+	select {
+	case <-closed:
+	case <-limit.C:
+	}
 }
 
 // finishHandlers waits for the slots to end. It returns false when the grace ends first.
@@ -133,11 +149,13 @@ func (r *Runner) interrupt() *DrainError {
 }
 
 // awaitConfirmations waits until every settlement is confirmed, until a while behind the end of the grace: its clock is not the handlers'.
-func (r *Runner) awaitConfirmations(graceEnd time.Duration) {
+func (r *Runner) awaitConfirmations(ctx context.Context, graceEnd time.Duration) {
 	limit := time.NewTimer(max(graceEnd, r.clock.now()) + confirmWait - r.clock.now())
 	defer limit.Stop()
 	if r.cfg.Ack == AckSend {
-		_ = r.nc.FlushTimeout(confirmWait)
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmWait)
+		defer cancel()
+		_ = r.nc.FlushWithContext(flush)
 		return
 	}
 	for {

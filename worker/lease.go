@@ -41,7 +41,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		if d.gone {
 			continue
 		}
-		if d.started > 0 && !d.expired && now >= d.started+r.cfg.HandleTimeout {
+		if d.running && !d.expired && now >= d.started+r.cfg.HandleTimeout {
 			d.expired = true
 			over = append(over, timedOut{d, ackfloor.ErrHandleTimeout})
 		}
@@ -56,7 +56,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		if d.expired {
 			continue
 		}
-		if d.started > 0 {
+		if d.running {
 			next = min(next, d.started+r.cfg.HandleTimeout)
 		}
 		if !connected {

@@ -297,6 +297,8 @@ func (r *Runner) onPulled(m *nats.Msg) {
 		r.counters.redelivered.Add(1)
 		r.counters.skipped.Add(1)
 		r.send(d, d.reply, verdict{kind: acked})
+	case tooLate:
+		r.send(d, d.reply, verdict{kind: returned})
 	}
 	r.pullSoon()
 }

@@ -33,6 +33,7 @@ type Runner struct {
 	subjects     subjects
 	answers      string // inbox of settlements and stamps
 	pullSubjects [pullsMax]string
+	pullSub      *nats.Subscription
 
 	buf       *buffer
 	conf      *confirmer
@@ -200,17 +201,17 @@ func (r *Runner) subscribe() (unsubscribe func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("worker: subscribe: %w", err)
 	}
-	p, err := r.nc.Subscribe(pulls+".*", r.guarded("deliveries", r.onPulled))
+	r.pullSub, err = r.nc.Subscribe(pulls+".*", r.guarded("deliveries", r.onPulled))
 	if err != nil {
 		_ = a.Unsubscribe()
 		return nil, fmt.Errorf("worker: subscribe: %w", err)
 	}
 	unsubscribe = func() {
-		_ = p.Unsubscribe()
+		_ = r.pullSub.Unsubscribe()
 		_ = a.Unsubscribe()
 	}
 	// What may arrive is bounded by what we ask for, in messages and bytes; the client's own limits would drop in silence.
-	if err := errors.Join(a.SetPendingLimits(-1, -1), p.SetPendingLimits(-1, -1)); err != nil {
+	if err := errors.Join(a.SetPendingLimits(-1, -1), r.pullSub.SetPendingLimits(-1, -1)); err != nil {
 		unsubscribe()
 		return nil, fmt.Errorf("worker: subscribe: %w", err)
 	}

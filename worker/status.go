@@ -182,7 +182,7 @@ func (r *Runner) Held() []HeldItem {
 }
 
 func (r *Runner) item(d *delivery, now time.Duration) HeldItem {
-	h := HeldItem{Subject: d.msg.Subject, Sequence: d.msg.Sequence, Attempt: d.msg.Attempt, Running: d.started > 0, For: now - d.received}
+	h := HeldItem{Subject: d.msg.Subject, Sequence: d.msg.Sequence, Attempt: d.msg.Attempt, Running: d.running, For: now - d.received}
 	if h.Running {
 		h.For = now - d.started
 	}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/worker"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+)
+
+// contestant is one way to consume. start begins, calls handle for every message and acknowledges it; stop ends it and returns when
+// nothing of it is left.
+type contestant struct {
+	name  string
+	what  string // one line for the reader of the table
+	share int    // it gets one message of so many: for what is too slow to have all of them
+	start func(ctx context.Context, t target, handle func(data []byte)) (stop func() error, err error)
+}
+
+// target is where a contestant works. The durable exists already.
+type target struct{ url, stream, consumer string }
+
+const slots = 16 // worker.Config's default concurrency, and that of consume-slots
+
+var contestants = []contestant{
+	{"consume", "nats.go jetstream Consume, default options, plain Ack in the callback", 1, startConsume},
+	{"consume-slots", fmt.Sprintf("Consume, handed over a channel to %d goroutines, plain Ack", slots), 1, startConsumeSlots},
+	{"ackfloor-confirm", "worker.Runner, defaults: every ack confirmed", 1, startAckfloor(worker.AckConfirm)},
+	{"ackfloor-send", "worker.Runner, WORKER_ACK=send: plain acks", 1, startAckfloor(worker.AckSend)},
+	{"doubleack", "Consume, DoubleAck in the callback: one round trip a message", 10, startDoubleAck},
+}
+
+func contestantNamed(name string) (contestant, error) {
+	for _, c := range contestants {
+		if c.name == name {
+			return c, nil
+		}
+	}
+	return contestant{}, fmt.Errorf("there is no contestant %q", name)
+}
+
+func startConsume(ctx context.Context, t target, handle func([]byte)) (func() error, error) {
+	return consume(ctx, t, func(m jetstream.Msg) error {
+		handle(m.Data())
+		return m.Ack()
+	})
+}
+
+func startDoubleAck(ctx context.Context, t target, handle func([]byte)) (func() error, error) {
+	return consume(ctx, t, func(m jetstream.Msg) error {
+		handle(m.Data())
+		return m.DoubleAck(ctx)
+	})
+}
+
+func startConsumeSlots(ctx context.Context, t target, handle func([]byte)) (func() error, error) {
+	var failed firstError
+	todo := make(chan jetstream.Msg, slots)
+	var running sync.WaitGroup
+	for range slots {
+		running.Go(func() {
+			for m := range todo {
+				handle(m.Data())
+				failed.set(m.Ack())
+			}
+		})
+	}
+	stop, err := consume(ctx, t, func(m jetstream.Msg) error {
+		todo <- m
+		return nil
+	})
+	if err != nil {
+		close(todo)
+		return nil, err
+	}
+	return func() error {
+		err := stop()
+		close(todo)
+		running.Wait()
+		return errors.Join(err, failed.get())
+	}, nil
+}
+
+// consume is Consume as its documentation shows it, on a connection of its own with default options.
+func consume(ctx context.Context, t target, each func(jetstream.Msg) error) (func() error, error) {
+	nc, err := nats.Connect(t.url)
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	durable, err := js.Consumer(ctx, t.stream, t.consumer)
+	if err != nil {
+		return nil, err
+	}
+	var failed firstError
+	running, err := durable.Consume(func(m jetstream.Msg) { failed.set(each(m)) })
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		running.Drain()
+		<-running.Closed()
+		nc.Close()
+		return failed.get()
+	}, nil
+}
+
+func startAckfloor(ack string) func(context.Context, target, func([]byte)) (func() error, error) {
+	return func(ctx context.Context, t target, handle func([]byte)) (func() error, error) {
+		nc, err := worker.Connect(ctx, worker.Connection{URL: t.url})
+		if err != nil {
+			return nil, err
+		}
+		r, err := newRunner(nc, t, ack, handle)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		return func() error {
+			cancel()
+			err := <-ended
+			nc.Close()
+			return err
+		}, nil
+	}
+}
+
+func newRunner(nc *nats.Conn, t target, ack string, handle func([]byte)) (*worker.Runner, error) {
+	cfg := worker.Config{Stream: t.stream, Consumer: t.consumer, Bind: worker.BindExisting, Ack: ack, Logger: zap.NewNop()}
+	return worker.New(nc, cfg, ackfloor.HandlerFunc(func(_ context.Context, m *ackfloor.Message) error {
+		handle(m.Data)
+		return nil
+	}))
+}
+
+// firstError keeps the first of the errors that it is given. A nil costs nothing.
+type firstError struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (f *firstError) set(err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *firstError) get() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
