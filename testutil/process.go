@@ -48,7 +48,7 @@ func ServerProcess(t testing.TB, args ...string) *P {
 	p := &P{binary: ServerBinary(t), port: freePort(t), log: filepath.Join(dir, "log")}
 	p.replicas = 1
 	p.args = append([]string{"-js", "-a", host, "-p", strconv.Itoa(p.port), "-sd", filepath.Join(dir, "store"),
-		"-n", "testutil", "--no_advertise"}, args...)
+		"-n", "testutil"}, args...)
 	p.dial = func(opts ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL(), opts...) }
 	t.Cleanup(func() {
 		p.close()
@@ -92,7 +92,7 @@ func (p *P) Stop() {
 }
 
 // Kill ends the server with SIGKILL and waits until it has ended. It does nothing to one that is stopped.
-func (p *P) Kill() { p.end(syscall.SIGCONT) }
+func (p *P) Kill() { p.end(syscall.SIGKILL) }
 
 // Start starts a server that was stopped, killed or has ended, on the same port and with the same store, and returns when
 // JetStream answers. It panics if that can't be done, since it has no test to fail; so it may be called from any goroutine.

@@ -60,7 +60,7 @@ func (s *S) begin(t testing.TB, opts []func(*server.Options)) {
 // serverOptions are those of every server in process.
 func serverOptions(t testing.TB) *server.Options {
 	t.Helper()
-	opts := &server.Options{
+	return &server.Options{
 		ServerName:         "testutil",
 		Host:               host,
 		JetStream:          true,
@@ -70,9 +70,6 @@ func serverOptions(t testing.TB) *server.Options {
 		NoLog:              true,
 		NoSigs:             true,
 	}
-	// Clients learn no other address than the one they were given, so that nothing goes past a Proxy.
-	opts.Cluster.NoAdvertise = true
-	return opts
 }
 
 // URL is where the server listens, also while it is stopped. In a bubble it is a name only: connect with Conn, or with the

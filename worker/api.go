@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,7 +49,7 @@ func (r *Runner) request(ctx context.Context, subject string, body []byte, into 
 	m, err := r.nc.RequestWithContext(ctx, subject, body)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			if denied := deniedPublish(r.nc, subject); denied != nil {
+			if denied := r.denied(subject); denied != nil {
 				return denied
 			}
 			return fmt.Errorf("no answer on %q", subject)
@@ -70,25 +69,6 @@ func (r *Runner) request(ctx context.Context, subject string, body []byte, into 
 		return answer.Error
 	}
 	return json.Unmarshal(m.Data, into)
-}
-
-// deniedPublish tells whether the server refused the last publish to subject: it says so beside, in the words
-// `Permissions Violation for Publish to "<subject>"`.
-func deniedPublish(nc *nats.Conn, subject string) *PermissionError {
-	err := nc.LastError()
-	if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(`publish to "`+subject+`"`)) {
-		return nil
-	}
-	return &PermissionError{Publish: true, Subject: subject, Allow: subject, Err: err}
-}
-
-// deniedSubscribe tells whether the server refused one of our inboxes.
-func deniedSubscribe(nc *nats.Conn, inbox string) *PermissionError {
-	err := nc.LastError()
-	if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(`subscription to "`+inbox)) {
-		return nil
-	}
-	return &PermissionError{Subject: inbox + ".>", Allow: inbox[:strings.LastIndexByte(inbox, '.')] + ".>", Err: err}
 }
 
 // apiCode returns the code of an error of the API, else 0.
@@ -133,7 +113,7 @@ func (r *Runner) lookAtConsumer() bool {
 	r.sawCursor(info)
 	r.pull.mu.Lock()
 	r.pull.limits = limitsOf(info.Config)
-	r.pull.suspect = false
+	r.pull.suspect, r.pull.watched = false, r.clock.now()
 	r.pull.mu.Unlock()
 	return true
 }

@@ -68,8 +68,10 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	r.ackWait = r.bound.info.Config.AckWait
+	r.pull.mu.Lock()
 	r.pull.limits = limitsOf(r.bound.info.Config)
 	r.pull.prefetch = r.cfg.Prefetch
+	r.pull.mu.Unlock()
 	r.sawCursor(r.bound.info)
 	r.logStart()
 	return release, nil

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	answerWait    = time.Second            // an answer that has not come by then: the settlement is sent again
+	answerWait    = 600 * time.Millisecond // an answer that has not come by then: the settlement is sent again, and the consumer looked at
 	answerWaitMax = 5 * time.Second        // the longest of these waits
 	nobodyWait    = 50 * time.Millisecond  // after a 503; up to twice that
 	nakPatience   = 5 * time.Second        // a NAK without an answer is sent again for so long: its message comes back anyway
@@ -192,7 +192,7 @@ func (c *confirmer) overLocked(s *settlement, now time.Duration) bool {
 func (c *confirmer) resendLocked(s *settlement, now time.Duration) {
 	s.tries++
 	c.stats.resends++
-	s.due = now + min(answerWait<<min(s.tries-2, 3), answerWaitMax)
+	s.due = now + min(answerWait<<min(s.tries-1, 4), answerWaitMax)
 	body := s.body
 	if s.delay > 0 {
 		body = nakBody(s.delay - (now - s.first))
@@ -224,16 +224,16 @@ func (c *confirmer) count() (open int, rtt time.Duration) {
 	return c.open, c.rtt
 }
 
-// unanswered returns the number of settlements that were sent three times and more without an answer.
-func (c *confirmer) unanswered() (n int, to string) {
+// unanswered tells whether a settlement was sent again for want of an answer.
+func (c *confirmer) unanswered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.all {
-		if s.open && s.tries >= 2 {
-			n, to = n+1, s.to
+		if s.open && s.tries > 1 {
+			return true
 		}
 	}
-	return n, to
+	return false
 }
 
 // sequences returns the stream sequences of what is not confirmed.

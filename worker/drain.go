@@ -12,7 +12,7 @@ import (
 const (
 	interruptedWait = 100 * time.Millisecond // for handlers that were interrupted, to return
 	confirmWait     = 3 * time.Second        // for the last confirmations, beyond the grace
-	failedGrace     = 500 * time.Millisecond // for handlers, when the Runner can't go on
+	failedGrace     = 250 * time.Millisecond // for handlers, when the Runner can't go on
 )
 
 // errIdle ends the work of a Runner that was told to end when nothing is pending.

@@ -119,6 +119,7 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	if m.Header != nil && m.Header.Get("Status") != "" { // nobody listens for acks now
 		d.stampDue = r.clock.now() + nobodyWait
 		r.leases.by(d.stampDue)
+		r.suspectConsumer()
 		return
 	}
 	d.leaseEnd = max(d.leaseEnd, time.Duration(sent)+r.ackWait)

@@ -24,6 +24,7 @@ const (
 	waitMax      = 250 * time.Millisecond // and at the most; between them four times what a confirmation takes
 	pullsMax     = 64                     // open pulls
 	longPull     = 2 * time.Second        // pulls that stay open longer ask for heartbeats
+	lookEvery    = 500 * time.Millisecond // while no pull is open, which would be told of a deletion, the consumer is looked at
 )
 
 // pull is a request for messages that is open at the server.
@@ -45,7 +46,8 @@ type puller struct {
 	alone     bool // the next pull is for one message of any size
 	suspect   bool // look at the consumer before pulling again
 	notBefore time.Duration
-	missed    int // pulls that were given up in a row
+	missed    int           // pulls that were given up in a row
+	watched   time.Duration // when a pull was open last, or the consumer was looked at
 	prefetch  int
 	limits    limits
 	ended     chan struct{} // a token when the last open pull has ended
@@ -107,14 +109,20 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	if !r.nc.IsConnected() {
 		return never // the reconnect wakes the loop
 	}
-	next := r.giveUpPulls(now)
+	next, lost := r.giveUpPulls(now)
+	if lost {
+		if denied := r.denied(r.subjects.next); denied != nil {
+			r.fail(denied)
+			return never
+		}
+	}
 	p.mu.Lock()
 	suspect, wait, stopped := p.suspect, p.notBefore, p.stopped
 	p.mu.Unlock()
 	if stopped {
 		return next
 	}
-	if suspect && now >= wait {
+	if suspect && now >= wait || r.unwatched(now) {
 		if !r.lookAtConsumer() {
 			return now + 100*time.Millisecond
 		}
@@ -136,7 +144,20 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	if n := r.roomToPull(); n > 0 {
 		return min(next, r.sendPull(n, now))
 	}
+	if next == never {
+		return now + lookEvery
+	}
 	return next
+}
+
+// unwatched tells whether no pull has been open for a while, and nobody looked: all slots are busy.
+func (r *Runner) unwatched(now time.Duration) bool {
+	r.pull.mu.Lock()
+	defer r.pull.mu.Unlock()
+	if r.pull.open > 0 {
+		r.pull.watched = now
+	}
+	return now-r.pull.watched >= lookEvery
 }
 
 // sendPull asks for n messages, fewer where the consumer's limits say so.
@@ -192,41 +213,43 @@ func (r *Runner) sendPull(n int, now time.Duration) (deadline time.Duration) {
 	return rec.alive
 }
 
-// giveUpPulls drops pulls whose end is overdue: the server never got them, or lost them. It returns when the next one will be.
-func (r *Runner) giveUpPulls(now time.Duration) time.Duration {
+// giveUpPulls drops pulls whose end is overdue: the server never got them, or lost them. It returns when the next one will be, and whether there was one.
+func (r *Runner) giveUpPulls(now time.Duration) (next time.Duration, lost bool) {
 	p := &r.pull
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := never
+	next = never
 	for i := range p.pulls {
 		rec := &p.pulls[i]
 		if !rec.open {
 			continue
 		}
 		if now >= rec.alive || now >= rec.deadline {
+			lost = true
 			p.countLocked("lost")
 			p.missed++
 			p.suspect = true
-			p.endLocked(i, 0)
+			p.endLocked(i, 0, now)
 			continue
 		}
 		next = min(next, rec.alive, rec.deadline)
 	}
-	return next
+	return next, lost
 }
 
 // endPull closes the record of a pull that left so many messages undelivered.
 func (r *Runner) endPull(place, left int) {
 	r.pull.mu.Lock()
 	defer r.pull.mu.Unlock()
-	r.pull.endLocked(place, left)
+	r.pull.endLocked(place, left, r.clock.now())
 }
 
-func (p *puller) endLocked(place, left int) {
+func (p *puller) endLocked(place, left int, now time.Duration) {
 	if !p.pulls[place].open {
 		return
 	}
 	p.pulls[place] = pull{}
+	p.watched = now
 	p.open--
 	p.asked = max(0, p.asked-left)
 	if p.open == 0 {
@@ -245,8 +268,9 @@ func (r *Runner) forgetPulls() {
 	p := &r.pull
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now := r.clock.now()
 	for i := range p.pulls {
-		p.endLocked(i, 0)
+		p.endLocked(i, 0, now)
 	}
 }
 
@@ -263,6 +287,14 @@ func (r *Runner) settleBeforePull() {
 	r.pullAlarm.by(now + settleFirst)
 }
 
+// suspectConsumer has the pull loop look at the consumer: an answer came that does not fit.
+func (r *Runner) suspectConsumer() {
+	r.pull.mu.Lock()
+	r.pull.suspect = true
+	r.pull.mu.Unlock()
+	r.pullAlarm.by(0)
+}
+
 // onPulled takes what arrives on the pull subscription: a delivery, or a status.
 func (r *Runner) onPulled(m *nats.Msg) {
 	st, ok := parseReply(m.Reply)
@@ -274,6 +306,10 @@ func (r *Runner) onPulled(m *nats.Msg) {
 		}
 		return
 	}
+	if st.consumerSeq <= r.lastSeq && !r.lookAtConsumer() {
+		return // every delivery of one consumer has a higher number: this may be another of the same name
+	}
+	r.lastSeq = st.consumerSeq
 	p := &r.pull
 	p.mu.Lock()
 	p.asked = max(0, p.asked-1)

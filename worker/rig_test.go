@@ -68,7 +68,7 @@ type running struct {
 	nc   *nats.Conn
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // what Run returned, once done is closed
+	err  error         // what Run returned, once done is closed
 	took time.Duration // from stop to the end, set by wait
 }
 
@@ -110,6 +110,18 @@ func (w *running) run() {
 		w.nc.Close()
 		<-w.done
 	})
+}
+
+// working waits until the Runner has bound its consumer.
+func (w *running) working() {
+	w.rig.t.Helper()
+	for range 1000 {
+		if w.Status().State == StateWorking {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.rig.t.Fatalf("it does not work after 10s: %+v", w.Status())
 }
 
 // end stops the Runner and returns what Run returned.

@@ -34,6 +34,7 @@ type Runner struct {
 	answers      string // inbox of settlements and stamps
 	pullSubjects [pullsMax]string
 	pullSub      *nats.Subscription
+	lastSeq      uint64 // consumer sequence of the last delivery; the pull subscription's goroutine
 
 	buf       *buffer
 	conf      *confirmer
@@ -91,6 +92,8 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 		buf: newBuffer(), pullAlarm: newAlarm(), leases: newAlarm(),
 		subjects: newSubjects(cfg),
 	}
+	r.answers = nc.NewInbox()
+	r.conf = newConfirmer(nc, r.clock, r.answers)
 	r.pull.ended = make(chan struct{}, 1)
 	r.pull.errors = make(map[string]uint64)
 	return r, nil
@@ -191,8 +194,6 @@ func (r *Runner) failed() error {
 
 // subscribe opens the two subscriptions: answers first, so that nothing is handled whose settlement could not be confirmed.
 func (r *Runner) subscribe() (unsubscribe func(), err error) {
-	r.answers = r.nc.NewInbox()
-	r.conf = newConfirmer(r.nc, r.clock, r.answers)
 	pulls := r.nc.NewInbox()
 	for i := range r.pullSubjects {
 		r.pullSubjects[i] = pulls + "." + strconv.Itoa(i)
@@ -214,6 +215,15 @@ func (r *Runner) subscribe() (unsubscribe func(), err error) {
 	if err := errors.Join(a.SetPendingLimits(-1, -1), r.pullSub.SetPendingLimits(-1, -1)); err != nil {
 		unsubscribe()
 		return nil, fmt.Errorf("worker: subscribe: %w", err)
+	}
+	// A denied subscription is reported beside; behind a flush it has been.
+	flush, cancel := context.WithTimeout(r.values, requestWait)
+	defer cancel()
+	if r.nc.FlushWithContext(flush) == nil {
+		if denied := r.denied(r.subjects.next); denied != nil && !denied.Publish {
+			unsubscribe()
+			return nil, denied
+		}
 	}
 	return unsubscribe, nil
 }
@@ -269,11 +279,11 @@ func (r *Runner) firstPull() {
 func (r *Runner) tendSettlements(now time.Duration) time.Duration {
 	r.at("tend")
 	next := r.conf.scan(now)
-	if n, to := r.conf.unanswered(); n > 0 {
-		if denied := deniedPublish(r.nc, to); denied != nil {
-			denied.Allow = r.subjects.acks
+	if r.conf.unanswered() {
+		if denied := r.denied(r.subjects.next); denied != nil {
 			r.fail(denied)
 		}
+		r.suspectConsumer()
 	}
 	return next
 }

@@ -128,9 +128,7 @@ func (r *Runner) Status() Status {
 	}
 	r.pull.mu.Unlock()
 	r.counters.read(&s.Counts)
-	if s.State >= StateWorking {
-		r.conf.read(&s.Counts)
-	}
+	r.conf.read(&s.Counts)
 	switch {
 	case r.failed() != nil:
 		s.Reason = redact(r.failed().Error())

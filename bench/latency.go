@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+const (
+	modeLatency   = "latency"
+	latencyRate   = 1000 // messages a second
+	latencyWarmUp = 500  // messages that are not measured: connections, first pulls
+)
+
+// latencyNames are the contestants that latency is measured of.
+var latencyNames = map[string]bool{"consume": true, "ackfloor-confirm": true, "ackfloor-send": true}
+
+// latency publishes single messages, one a millisecond, to a contestant that waits for them. A message carries the time when
+// it was published, by the clock of this machine; its handler looks at the same clock first of all.
+func latency(ctx context.Context, b *bed, opt options) (map[string][]run, error) {
+	const stream = "LATENCY"
+	if err := b.stream(ctx, stream); err != nil {
+		return nil, err
+	}
+	n := max(1, int(opt.latencyFor.Seconds()*latencyRate))
+	runs := make(map[string][]run)
+	for round := range opt.rounds {
+		for _, who := range opt.who {
+			if !latencyNames[who.name] {
+				continue
+			}
+			r, err := latencyOf(ctx, b, stream, who, n, opt.profile, round+1)
+			if err != nil {
+				return nil, err
+			}
+			opt.progress("latency: round %d: %-16s p50 %v p99 %v", round+1, who.name, r.percentile(50), r.percentile(99))
+			runs[who.name] = append(runs[who.name], r)
+		}
+	}
+	return runs, nil
+}
+
+func latencyOf(ctx context.Context, b *bed, stream string, who contestant, n int, profile string, round int) (run, error) {
+	s, err := b.js.Stream(ctx, stream)
+	if err != nil {
+		return run{}, err
+	}
+	if err := s.Purge(ctx); err != nil {
+		return run{}, err
+	}
+	durable, err := b.durable(ctx, stream, who.name, 0)
+	if err != nil {
+		return run{}, err
+	}
+	name := durable.CachedInfo().Name
+	defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
+	o := order{mode: modeLatency, name: who.name, n: n + latencyWarmUp, skip: latencyWarmUp, target: target{b.url, stream, name}}
+	return turn(ctx, o.profiles(profile, round), durable, func() error { return b.publishEvenly(ctx, stream, o.n) })
+}
+
+// publishEvenly publishes n messages at latencyRate. One that is late is published at once; its time is when that is, so that the
+// publisher's own delay is not measured.
+func (b *bed) publishEvenly(ctx context.Context, subject string, n int) error {
+	time.Sleep(300 * time.Millisecond) // the child connects
+	body := make([]byte, bodySize)
+	began := time.Now()
+	for i := range n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / latencyRate)))
+		binary.LittleEndian.PutUint64(body, uint64(time.Now().UnixNano()))
+		if err := b.nc.Publish(subject, body); err != nil {
+			return err
+		}
+	}
+	return b.nc.Flush()
+}
+
+// percentile of the latencies, 100 for the longest.
+func (r run) percentile(p int) time.Duration {
+	return r.Latencies[min(len(r.Latencies)*p/100, len(r.Latencies)-1)]
+}
+
+func latencyTable(w *table, opt options, runs map[string][]run) {
+	w.title("Latency: publish to handler, %d single messages a second for %v, %d rounds, medians in µs; x: against consume in the same round",
+		latencyRate, opt.latencyFor, opt.rounds)
+	w.row("contestant", "p50", "x", "p99", "x", "max")
+	at := func(p int) func(run) float64 {
+		return func(r run) float64 { return float64(r.percentile(p)) / float64(time.Microsecond) }
+	}
+	base := runs["consume"]
+	for _, who := range opt.who {
+		if rs := runs[who.name]; rs != nil {
+			w.row(who.name, fmt.Sprintf("%.0f", medianOf(rs, at(50))), times(rs, base, at(50)),
+				fmt.Sprintf("%.0f", medianOf(rs, at(99))), times(rs, base, at(99)), fmt.Sprintf("%.0f", medianOf(rs, at(100))))
+		}
+	}
+	w.flush()
+	for _, name := range []string{"ackfloor-confirm", "ackfloor-send"} {
+		w.aim("p50, "+name+", against consume", ratio(runs[name], base, at(50)), atMost, 1)
+		w.aim("p99, "+name+", against consume", ratio(runs[name], base, at(99)), atMost, 1)
+	}
+}

@@ -1,0 +1,136 @@
+// Command bench measures ackfloor against nats.go's Consume, side by side: one run, one nats-server in a process of its own, every
+// contestant in one of its own, in turn, round after round. See README.md.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options are those of the command.
+type options struct {
+	modes      []string
+	who        []contestant
+	n          int
+	rounds     int
+	latencyFor time.Duration
+	memoryN    int
+	drains     int
+	server     string
+	dir        string
+	profile    string
+	log        io.Writer // for progress
+}
+
+func (o options) progress(format string, args ...any) { fmt.Fprintf(o.log, format+"\n", args...) }
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == childWord {
+		exit(childMain(os.Args[2:], os.Stdin, os.Stdout))
+		return
+	}
+	opt, err := parseOptions(os.Args[1:])
+	if err == flag.ErrHelp {
+		return
+	}
+	exit(err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	exit(bench(ctx, opt, os.Stdout))
+}
+
+func parseOptions(args []string) (options, error) {
+	opt := options{log: os.Stderr}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	modes := f.String("mode", "all", "what to measure: throughput, latency, memory, drain, comma-separated, or all")
+	only := f.String("only", "", "contestants, comma-separated; without it all (ratios need consume)")
+	f.IntVar(&opt.n, "n", 200_000, "throughput: messages a turn")
+	f.IntVar(&opt.rounds, "rounds", 5, "throughput and latency: turns of each contestant")
+	f.DurationVar(&opt.latencyFor, "latency-for", 10*time.Second, "latency: how long a turn is")
+	f.IntVar(&opt.memoryN, "memory-n", 1_000_000, "memory: messages")
+	f.IntVar(&opt.drains, "drains", 20, "drain: how many")
+	f.StringVar(&opt.server, "server", "", "a nats-server binary; without it one is built, once on a machine")
+	f.StringVar(&opt.dir, "dir", "", "where the server's files go; without it the directory for temporary files")
+	f.StringVar(&opt.profile, "profile", "", "write CPU and allocation profiles of the contestants into this directory (their figures suffer)")
+	if err := f.Parse(args); err != nil {
+		return opt, err
+	}
+	if f.NArg() > 0 || opt.n < 1 || opt.rounds < 1 || opt.memoryN < 1 || opt.drains < 1 || opt.latencyFor < time.Millisecond {
+		return opt, fmt.Errorf("every number has to be above 0, and there are no arguments but flags")
+	}
+	for _, m := range measures {
+		if *modes == "all" || slices.Contains(strings.Split(*modes, ","), m.mode) {
+			opt.modes = append(opt.modes, m.mode)
+		}
+	}
+	opt.who = contestants
+	if *only != "" {
+		opt.who = nil
+		for name := range strings.SplitSeq(*only, ",") {
+			who, err := contestantNamed(name)
+			if err != nil {
+				return opt, err
+			}
+			opt.who = append(opt.who, who)
+		}
+	}
+	if len(opt.modes) == 0 {
+		return opt, fmt.Errorf("there is no mode %q", *modes)
+	}
+	if opt.profile != "" {
+		return opt, os.MkdirAll(opt.profile, 0o755)
+	}
+	return opt, nil
+}
+
+// measures are the modes, in the order in which they run.
+var measures = []struct {
+	mode  string
+	run   func(context.Context, *bed, options) (map[string][]run, error)
+	table func(*table, options, map[string][]run)
+}{
+	{modeThroughput, throughput, throughputTable},
+	{modeLatency, latency, latencyTable},
+	{modeMemory, memory, memoryTable},
+	{modeDrain, drain, drainTable},
+}
+
+// bench measures and writes the tables to out.
+func bench(ctx context.Context, opt options, out io.Writer) error {
+	binary, err := serverBinary(opt.server)
+	if err != nil {
+		return err
+	}
+	url, stop, err := startServer(binary, opt.dir)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	b, err := newBed(url)
+	if err != nil {
+		return err
+	}
+	defer b.nc.Close()
+	t := newTable(out)
+	fmt.Fprintf(out, "nats-server %s, %s, %s/%s, %d CPUs\n", b.nc.ConnectedServerVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	for _, m := range measures {
+		if !slices.Contains(opt.modes, m.mode) {
+			continue
+		}
+		runs, err := m.run(ctx, b, opt)
+		if err != nil {
+			return err
+		}
+		m.table(t, opt, runs)
+	}
+	fmt.Fprintf(out, "\n%d aims missed\n", t.missed)
+	return nil
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// table writes what was measured, and whether it is what was aimed at.
+type table struct {
+	out    io.Writer
+	tabs   *tabwriter.Writer
+	missed int
+}
+
+func newTable(out io.Writer) *table {
+	return &table{out: out, tabs: tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)}
+}
+
+func (t *table) title(format string, args ...any) { fmt.Fprintf(t.out, "\n"+format+"\n\n", args...) }
+
+// row writes the cells in columns, numbers to the right.
+func (t *table) row(cells ...string) { fmt.Fprintln(t.tabs, strings.Join(cells, "\t")+"\t") }
+
+func (t *table) flush() {
+	_ = t.tabs.Flush()
+	fmt.Fprintln(t.out)
+}
+
+type bound string
+
+const (
+	atLeast bound = ">="
+	atMost  bound = "<="
+	below   bound = "<"
+)
+
+// aim writes one line for a figure that was aimed at; none where a contestant did not run.
+func (t *table) aim(what string, got float64, b bound, want float64) {
+	if math.IsNaN(got) {
+		return
+	}
+	met := b == atLeast && got >= want || b == atMost && got <= want || b == below && got < want
+	word := "met"
+	if !met {
+		word = "MISSED"
+		t.missed++
+	}
+	fmt.Fprintf(t.out, "%-6s  %-58s %7.3f  (aim %s %g)\n", word, what, got, b, want)
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+func medianOf(rs []run, figure func(run) float64) float64 {
+	var v []float64
+	for _, r := range rs {
+		v = append(v, figure(r))
+	}
+	return median(v)
+}
+
+// ratio is the median of the rounds' ratios: what disturbs a whole round falls out. NaN where one of the two did not run.
+func ratio(rs, base []run, figure func(run) float64) float64 {
+	var v []float64
+	for i := range min(len(rs), len(base)) {
+		v = append(v, figure(rs[i])/figure(base[i]))
+	}
+	return median(v)
+}
+
+func times(rs, base []run, figure func(run) float64) string {
+	r := ratio(rs, base, figure)
+	if math.IsNaN(r) {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", r)
+}
+
+func mb(bytes uint64) float64 { return float64(bytes) / (1 << 20) }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+const (
+	modeThroughput = "throughput"
+	bodySize       = 128
+)
+
+// throughput has every contestant consume the same stream, one after another, round after round.
+func throughput(ctx context.Context, b *bed, opt options) (map[string][]run, error) {
+	const stream = "THROUGHPUT"
+	if err := b.stream(ctx, stream); err != nil {
+		return nil, err
+	}
+	opt.progress("throughput: filling the stream with %d messages", opt.n)
+	if err := b.fill(ctx, stream, opt.n, bodySize); err != nil {
+		return nil, err
+	}
+	one := func(who contestant, round int) (run, error) {
+		n := max(1, opt.n/who.share)
+		durable, err := b.durable(ctx, stream, who.name, uint64(opt.n-n+1))
+		if err != nil {
+			return run{}, err
+		}
+		name := durable.CachedInfo().Name
+		defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
+		o := order{mode: modeThroughput, name: who.name, n: n, target: target{b.url, stream, name}}
+		return turn(ctx, o.profiles(opt.profile, round), durable, nil)
+	}
+	// A turn that is not counted reads the stream's files once, so that the first in the table finds them as the others do.
+	if _, err := one(contestants[0], 0); err != nil {
+		return nil, err
+	}
+	runs := make(map[string][]run)
+	for round := range opt.rounds {
+		for _, who := range opt.who {
+			r, err := one(who, round+1)
+			if err != nil {
+				return nil, err
+			}
+			opt.progress("throughput: round %d: %-16s %7.0f msgs/s", round+1, who.name, r.rate())
+			runs[who.name] = append(runs[who.name], r)
+		}
+	}
+	return runs, nil
+}
+
+// throughputTable writes medians, and the median of the ratios of each round to consume's.
+func throughputTable(w *table, opt options, runs map[string][]run) {
+	w.title("Throughput: %d messages of %d bytes (doubleack a tenth), %d rounds, medians; x: against consume in the same round", opt.n, bodySize, opt.rounds)
+	w.row("contestant", "n", "msgs/s", "x", "CPU µs/msg", "x", "allocs/msg", "B/msg", "peak RSS MB")
+	cpu := func(r run) float64 { return float64(r.Usage.CPU.Microseconds()) / float64(r.n) }
+	allocs := func(r run) float64 { return float64(r.Usage.Mallocs) / float64(r.n) }
+	base := runs["consume"]
+	for _, who := range opt.who {
+		rs := runs[who.name]
+		w.row(who.name, fmt.Sprint(rs[0].n),
+			fmt.Sprintf("%.0f", medianOf(rs, run.rate)), times(rs, base, run.rate),
+			fmt.Sprintf("%.2f", medianOf(rs, cpu)), times(rs, base, cpu),
+			fmt.Sprintf("%.2f", medianOf(rs, allocs)),
+			fmt.Sprintf("%.0f", medianOf(rs, func(r run) float64 { return float64(r.Usage.Bytes) / float64(r.n) })),
+			fmt.Sprintf("%.1f", medianOf(rs, func(r run) float64 { return mb(r.PeakRSS) })))
+	}
+	w.flush()
+	confirm, send, serial := runs["ackfloor-confirm"], runs["ackfloor-send"], runs["doubleack"]
+	w.aim("msgs/s, confirmed acks, against consume", ratio(confirm, base, run.rate), atLeast, 1.0)
+	w.aim("msgs/s, plain acks, against consume", ratio(send, base, run.rate), atLeast, 1.1)
+	w.aim("msgs/s, confirmed acks, against serial DoubleAck", ratio(confirm, serial, run.rate), atLeast, 12)
+	w.aim("CPU a message, confirmed acks, against consume", ratio(confirm, base, cpu), atMost, 1)
+	w.aim("CPU a message, plain acks, against consume", ratio(send, base, cpu), atMost, 1)
+	w.aim("allocations a message, confirmed acks, against consume", ratio(confirm, base, allocs), below, 1)
+	w.aim("allocations a message, plain acks, against consume", ratio(send, base, allocs), below, 1)
+}
