@@ -24,8 +24,8 @@ type Message struct {
 
 // ID names the message for ever: the publisher's Nats-Msg-Id where there is one, else "<stream>:<sequence>".
 func (m *Message) ID() string {
-	if id := m.Header.Get(nats.MsgIdHdr); id != "" {
-		return id
+	if ids := m.Header[nats.MsgIdHdr]; len(ids) > 0 && ids[0] != "" { // Header.Get panics on a key without values
+		return ids[0]
 	}
 	return m.Stream + ":" + strconv.FormatUint(m.Sequence, 10)
 }

@@ -39,6 +39,7 @@ type report struct {
 	Handled   int       // messages, those that came twice counted twice
 	First     time.Time // when the first was handled
 	Usage     usage     // from the start to when all was settled
+	Work      work      // the same, as /proc sees it
 	PeakRSS   uint64
 	Latencies []time.Duration // latency mode: of each message, sorted
 	Samples   []sample        // memory mode
@@ -120,7 +121,7 @@ func consumeAll(ctx context.Context, who contestant, o order, done func() error)
 	if err != nil {
 		return report{}, err
 	}
-	before := used()
+	before, workBefore := used(), workOf("self")
 	stop, err := who.start(ctx, o.target, w.handle)
 	if err != nil {
 		return report{}, fmt.Errorf("%s: %w", o.name, err)
@@ -133,7 +134,7 @@ func consumeAll(ctx context.Context, who contestant, o order, done func() error)
 	if err := done(); err != nil {
 		return report{}, err
 	}
-	rep := report{Usage: used().since(before), PeakRSS: peakRSS()}
+	rep := report{Usage: used().since(before), Work: workOf("self").since(workBefore), PeakRSS: peakRSS()}
 	if err := errors.Join(endProfiles(), stop()); err != nil {
 		return report{}, fmt.Errorf("%s: %w", o.name, err)
 	}

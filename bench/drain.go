@@ -51,7 +51,7 @@ func drain(ctx context.Context, b *bed, opt options) (map[string][]run, error) {
 			return nil, err
 		}
 		o := order{mode: modeDrain, name: who.name, n: opt.drains, target: target{b.url, stream, durable.CachedInfo().Name}}
-		r, err := turn(ctx, o, durable, nil)
+		r, err := b.turn(ctx, o, durable, nil)
 		if err != nil {
 			return nil, err
 		}

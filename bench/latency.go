@@ -56,7 +56,7 @@ func latencyOf(ctx context.Context, b *bed, stream string, who contestant, n int
 	name := durable.CachedInfo().Name
 	defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
 	o := order{mode: modeLatency, name: who.name, n: n + latencyWarmUp, skip: latencyWarmUp, target: target{b.url, stream, name}}
-	return turn(ctx, o.profiles(profile, round), durable, func() error { return b.publishEvenly(ctx, stream, o.n) })
+	return b.turn(ctx, o.profiles(profile, round), durable, func() error { return b.publishEvenly(ctx, stream, o.n) })
 }
 
 // publishEvenly publishes n messages at latencyRate. One that is late is published at once; its time is when that is, so that the

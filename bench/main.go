@@ -109,12 +109,12 @@ func bench(ctx context.Context, opt options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	url, stop, err := startServer(binary, opt.dir)
+	url, pid, stop, err := startServer(binary, opt.dir)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	b, err := newBed(url)
+	b, err := newBed(url, pid)
 	if err != nil {
 		return err
 	}

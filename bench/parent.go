@@ -17,6 +17,7 @@ import (
 type run struct {
 	report
 	settled time.Time
+	server  work // of the server's process, from the start to when all was settled
 	n       int
 }
 
@@ -24,7 +25,7 @@ type run struct {
 func (r run) rate() float64 { return float64(r.n) / r.settled.Sub(r.First).Seconds() }
 
 // turn runs a contestant in a process of its own. meanwhile is called once it has been told to start, nil for nothing to do.
-func turn(ctx context.Context, o order, durable jetstream.Consumer, meanwhile func() error) (run, error) {
+func (b *bed) turn(ctx context.Context, o order, durable jetstream.Consumer, meanwhile func() error) (run, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return run{}, err
@@ -42,7 +43,7 @@ func turn(ctx context.Context, o order, durable jetstream.Consumer, meanwhile fu
 	if err := cmd.Start(); err != nil {
 		return run{}, err
 	}
-	r, err := talk(ctx, o, durable, meanwhile, bufio.NewReader(out), func(word string) { fmt.Fprintln(in, word) })
+	r, err := b.talk(ctx, o, durable, meanwhile, bufio.NewReader(out), func(word string) { fmt.Fprintln(in, word) })
 	_ = in.Close()
 	if ended := cmd.Wait(); err == nil {
 		err = ended
@@ -54,7 +55,7 @@ func turn(ctx context.Context, o order, durable jetstream.Consumer, meanwhile fu
 }
 
 // talk is the parent's side of the conversation that child.go describes.
-func talk(ctx context.Context, o order, durable jetstream.Consumer, meanwhile func() error, from *bufio.Reader, say func(string)) (run, error) {
+func (b *bed) talk(ctx context.Context, o order, durable jetstream.Consumer, meanwhile func() error, from *bufio.Reader, say func(string)) (run, error) {
 	await := func(word string) error {
 		line, err := from.ReadString('\n')
 		if err == nil && line != word+"\n" {
@@ -66,6 +67,7 @@ func talk(ctx context.Context, o order, durable jetstream.Consumer, meanwhile fu
 	if err := await("ready"); err != nil {
 		return r, err
 	}
+	serverBefore := workOf(b.pid)
 	say("start")
 	if meanwhile != nil {
 		if err := meanwhile(); err != nil {
@@ -80,6 +82,7 @@ func talk(ctx context.Context, o order, durable jetstream.Consumer, meanwhile fu
 		if r.settled, err = settled(ctx, durable); err != nil {
 			return r, err
 		}
+		r.server = workOf(b.pid).since(serverBefore)
 		say("stop")
 	}
 	if err := json.NewDecoder(from).Decode(&r.report); err != nil {

@@ -57,22 +57,22 @@ func serverBinary(given string) (string, error) {
 }
 
 // startServer starts a nats-server with JetStream on a free port and a store of its own, and waits until JetStream answers.
-// stop ends it and removes the store.
-func startServer(binary, dir string) (url string, stop func(), err error) {
+// pid is its process id. stop ends it and removes the store.
+func startServer(binary, dir string) (url, pid string, stop func(), err error) {
 	store, err := os.MkdirTemp(dir, "ackfloor-bench-")
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
 	cmd := exec.Command(binary, "-js", "-a", "127.0.0.1", "-p", strconv.Itoa(port), "-sd", store, "-n", "bench", "-l", filepath.Join(store, "log"))
 	endWithParent(cmd)
 	if err := cmd.Start(); err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -93,9 +93,9 @@ func startServer(binary, dir string) (url string, stop func(), err error) {
 	if err := awaitServer(url, ended); err != nil {
 		log, _ := os.ReadFile(filepath.Join(store, "log"))
 		stop()
-		return "", nil, fmt.Errorf("%w\n%s", err, log)
+		return "", "", nil, fmt.Errorf("%w\n%s", err, log)
 	}
-	return url, stop, nil
+	return url, strconv.Itoa(cmd.Process.Pid), stop, nil
 }
 
 func awaitServer(url string, ended <-chan struct{}) error {

@@ -14,12 +14,13 @@ const settledLimit = 2 * time.Minute // for a contestant to settle what it has h
 // bed is the parent's side of the server: it makes streams and durables and looks at them.
 type bed struct {
 	url  string
+	pid  string // of the server
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	made int // durables, for their names
 }
 
-func newBed(url string) (*bed, error) {
+func newBed(url, pid string) (*bed, error) {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func newBed(url string) (*bed, error) {
 		nc.Close()
 		return nil, err
 	}
-	return &bed{url: url, nc: nc, js: js}, nil
+	return &bed{url: url, pid: pid, nc: nc, js: js}, nil
 }
 
 // stream makes an empty stream in files. Its one subject is its name.
@@ -45,7 +46,7 @@ func (b *bed) fill(ctx context.Context, stream string, n, size int) error {
 		body[i] = byte('a' + i%26)
 	}
 	for range n {
-		if _, err := b.js.PublishAsync(stream, body); err != nil {
+		if _, err := b.js.PublishAsync(stream, body, jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}
 	}

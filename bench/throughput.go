@@ -29,7 +29,7 @@ func throughput(ctx context.Context, b *bed, opt options) (map[string][]run, err
 		name := durable.CachedInfo().Name
 		defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
 		o := order{mode: modeThroughput, name: who.name, n: n, target: target{b.url, stream, name}}
-		return turn(ctx, o.profiles(opt.profile, round), durable, nil)
+		return b.turn(ctx, o.profiles(opt.profile, round), durable, nil)
 	}
 	// A turn that is not counted reads the stream's files once, so that the first in the table finds them as the others do.
 	if _, err := one(contestants[0], 0); err != nil {
@@ -66,6 +66,7 @@ func throughputTable(w *table, opt options, runs map[string][]run) {
 			fmt.Sprintf("%.1f", medianOf(rs, func(r run) float64 { return mb(r.PeakRSS) })))
 	}
 	w.flush()
+	workTable(w, opt, runs)
 	confirm, send, serial := runs["ackfloor-confirm"], runs["ackfloor-send"], runs["doubleack"]
 	w.aim("msgs/s, confirmed acks, against consume", ratio(confirm, base, run.rate), atLeast, 1.0)
 	w.aim("msgs/s, plain acks, against consume", ratio(send, base, run.rate), atLeast, 1.1)

@@ -26,6 +26,7 @@ type delivery struct {
 	leaseEnd time.Duration // until then the server won't give it to another
 	gone     bool          // the lease is lost, or it was handed back: no longer ours
 	expired  bool          // the handle timeout has passed: its lease is not extended
+	bounced  int           // redeliveries that were passed on to another worker
 }
 
 // settledSize is how many of the last sequences are remembered as settled: 16 bytes each.
@@ -43,6 +44,11 @@ type buffer struct {
 	closed  bool // nothing more will come
 	avg     time.Duration
 	settled []settledEntry
+	top     uint64 // the highest stream sequence taken in
+
+	// After a reconnect the server may have forgotten deliveries altogether, and deliver what was settled as if for the first time.
+	forgotSeq   uint64 // up to this sequence,
+	forgotUntil time.Duration
 }
 
 type settledEntry struct {
@@ -62,6 +68,7 @@ type arrival int
 const (
 	added          arrival = iota
 	heldAlready            // a redelivery of one that is held: only its reply subject is new
+	runsTooLong            // a redelivery of one that runs here still, but is no longer ours: another worker's turn
 	settledAlready         // a redelivery of one that was settled a moment ago
 	tooLate                // nothing is taken in any more
 )
@@ -72,22 +79,35 @@ func (b *buffer) add(d *delivery) arrival {
 	defer b.mu.Unlock()
 	seq := d.msg.Sequence
 	if h := b.held[seq]; h != nil && h.published == d.published {
-		h.reply, h.received = d.reply, d.received
-		if !h.expired {
-			h.leaseEnd, h.stampDue = d.leaseEnd, d.received
+		if h.expired || h.gone {
+			h.bounced++
+			d.bounced = h.bounced
+			return runsTooLong
 		}
+		h.reply, h.leaseEnd, h.stampDue = d.reply, d.leaseEnd, d.received
 		return heldAlready
 	}
-	if d.msg.Attempt > 1 && b.settled[seq%settledSize] == (settledEntry{seq, d.published}) {
+	again := d.msg.Attempt > 1 || seq <= b.forgotSeq && d.received < b.forgotUntil
+	if again && b.settled[seq%settledSize] == (settledEntry{seq, d.published}) {
 		return settledAlready
 	}
 	if b.closed {
 		return tooLate
 	}
+	b.top = max(b.top, seq)
 	b.held[seq] = d
 	b.queue.push(d)
 	b.wakeLocked()
 	return added
+}
+
+// serverMayHaveForgotten is called after a reconnect. A server that was killed with -9 forgets up to 100 ms of deliveries and acks on an
+// unreplicated stream, and counts from 1 again. A consumer that somebody resets to handle messages anew looks the same,
+// so this holds for a minute only, and only for what had been delivered before.
+func (b *buffer) serverMayHaveForgotten(now time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgotSeq, b.forgotUntil = b.top, now+time.Minute
 }
 
 // wakeLocked wakes one slot if there is work for one, and leaves it to that slot to wake the next: a burst wakes as many slots as its

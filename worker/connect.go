@@ -40,7 +40,7 @@ func (c Connection) problems() []string {
 	for _, s := range strings.Split(c.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(s))
 		if err != nil || s == "" || strings.Contains(s, "://") && u.Host == "" {
-			bad("NATS_URL is %q: it takes nats://host:port, comma-separated", redact(c.URL))
+			bad("NATS_URL is %q: it takes nats://host:port, comma-separated", redactURL(c.URL))
 			break
 		}
 	}
@@ -110,13 +110,13 @@ func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
 		err = errors.New(redact(err.Error()))
 		if err.Error() != said {
 			said = err.Error()
-			log.Warn("waiting for the server", zap.String("url", redact(c.URL)), zap.Duration("limit", wait), zap.Error(err))
+			log.Warn("waiting for the server", zap.String("url", redactURL(c.URL)), zap.Duration("limit", wait), zap.Error(err))
 		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-limit.C:
-			return nil, &UnavailableError{What: fmt.Sprintf("the server at %q", redact(c.URL)), Waited: time.Since(began), Err: err}
+			return nil, &UnavailableError{What: fmt.Sprintf("the server at %q", redactURL(c.URL)), Waited: time.Since(began), Err: err}
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

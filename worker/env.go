@@ -30,21 +30,29 @@ func fromEnv(prefix string, environ map[string]string) (Config, error) {
 	problems := readFiles(environ, secretNames())
 	problems = append(problems, parseInto(&c, prefix, environ)...)
 	problems = append(problems, parseInto(&c.Connection, "", environ)...)
-	if len(problems) == 0 {
-		c.Filter = trimmed(c.Filter)
-		c.derive()
-		for _, p := range c.problems() {
-			if !strings.HasPrefix(p, "NATS_") {
-				p = prefix + p
-			}
-			problems = append(problems, p)
-		}
-	}
+	c.Filter = trimmed(c.Filter)
+	c.derive()
+	problems = append(problems, c.otherProblems(prefix, problems)...)
 	c.unknown = unknown(prefix, environ)
 	if len(problems) > 0 {
 		return c, &ConfigError{Problems: problems}
 	}
 	return c, nil
+}
+
+// otherProblems checks the values; those that could not be read have been reported.
+func (c Config) otherProblems(prefix string, reported []string) []string {
+	var out []string
+	for _, p := range c.problems() {
+		if !strings.HasPrefix(p, "NATS_") {
+			p = prefix + p
+		}
+		name, _, _ := strings.Cut(p, " ")
+		if !slices.ContainsFunc(reported, func(r string) bool { return strings.HasPrefix(r, name+" ") }) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // parseInto sets the fields of a struct from the environment and tells what could not be read.

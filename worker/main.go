@@ -127,7 +127,7 @@ func shownValue(f reflect.StructField, value string) string {
 	case f.Tag.Get("secret") == "all":
 		return "(set, not shown)"
 	case f.Tag.Get("secret") == "url":
-		return redact(value)
+		return redactURL(value)
 	}
 	return fmt.Sprintf("%q", value)
 }

@@ -282,6 +282,7 @@ func (r *Runner) settleBeforePull() {
 	r.pull.suspect = true
 	r.pull.notBefore = now + settleFirst
 	r.pull.mu.Unlock()
+	r.buf.serverMayHaveForgotten(now)
 	r.conf.resendAll()
 	r.stampAll()
 	r.pullAlarm.by(now + settleFirst)
@@ -318,17 +319,21 @@ func (r *Runner) onPulled(m *nats.Msg) {
 	now := r.clock.now()
 	d := newDelivery(m, st, r.cfg.Stream, r.cfg.Consumer)
 	d.received, d.leaseEnd = now, now+r.ackWait
-	d.stampDue = now + r.stampAfter()
+	stampDue := now + r.stampAfter()
+	d.stampDue = stampDue // from here on the lease loop's
 	switch r.buf.add(d) {
 	case added:
 		r.counters.received.Add(1)
 		if st.deliveries > 1 {
 			r.counters.redelivered.Add(1)
 		}
-		r.leases.by(d.stampDue)
+		r.leases.by(stampDue)
 	case heldAlready:
 		r.counters.redelivered.Add(1)
 		r.leases.by(now)
+	case runsTooLong:
+		r.counters.redelivered.Add(1)
+		r.passOn(d)
 	case settledAlready:
 		r.counters.redelivered.Add(1)
 		r.counters.skipped.Add(1)
@@ -337,6 +342,16 @@ func (r *Runner) onPulled(m *nats.Msg) {
 		r.send(d, d.reply, verdict{kind: returned})
 	}
 	r.pullSoon()
+}
+
+// passOn gives a redelivery back which this process can't take, since its handler for the same message has not ended. The first time
+// at once: the server serves waiting pulls in turn, so another worker is next. When it comes back all the same, later.
+func (r *Runner) passOn(d *delivery) {
+	v := verdict{kind: returned}
+	if d.bounced > 1 {
+		v.delay = r.ackWait
+	}
+	r.send(d, d.reply, v)
 }
 
 func randomWait(base time.Duration) time.Duration { return base + rand.N(4*base) }

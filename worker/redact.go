@@ -2,6 +2,7 @@ package worker
 
 import (
 	"regexp"
+	"strings"
 )
 
 // userinfo is what stands before the host in a URL: user:password, or a token.
@@ -15,4 +16,28 @@ var bareUserinfo = regexp.MustCompile(`(^|[\s,"])[^/\s,"@]+@([^\s,"@]+:\d+)`)
 func redact(s string) string {
 	s = userinfo.ReplaceAllString(s, "${1}xxxxx@")
 	return bareUserinfo.ReplaceAllString(s, "${1}xxxxx@${2}")
+}
+
+// scheme is where an address of a list begins.
+var scheme = regexp.MustCompile(`(?:^|,)\s*[a-zA-Z][a-zA-Z0-9+.-]*://`)
+
+// redactURL is redact for a value that is known to be addresses, as NATS_URL is: whatever a password holds (slashes, commas, quotes,
+// spaces, none of which a URL may), nothing between a scheme and the last @ behind it is shown. Where in doubt it hides a host too.
+func redactURL(list string) string {
+	var out strings.Builder
+	hide := func(address string) {
+		if i := strings.LastIndexByte(address, '@'); i >= 0 {
+			out.WriteString("xxxxx")
+			address = address[i:]
+		}
+		out.WriteString(address)
+	}
+	from := 0
+	for _, at := range scheme.FindAllStringIndex(list, -1) {
+		hide(list[from:at[0]])
+		out.WriteString(list[at[0]:at[1]])
+		from = at[1]
+	}
+	hide(list[from:])
+	return out.String()
 }

@@ -23,7 +23,7 @@ const (
 // verdict is what an outcome means for its message.
 type verdict struct {
 	kind   verdictKind
-	delay  time.Duration // retried: until it comes back
+	delay  time.Duration // retried, returned: until it comes back
 	reason string        // givenUp: permanent, undecodable, exhausted, timed out; retried: failed, timed out, panicked
 }
 
@@ -129,7 +129,7 @@ func (r *Runner) send(d *delivery, reply string, v verdict) {
 		body = termBody(v.reason)
 	case returned:
 		r.counters.returned.Add(1)
-		body = nakPlain
+		body = nakBody(v.delay)
 	case late:
 		r.counters.late.Add(1)
 		return
