@@ -30,7 +30,7 @@ func latency(ctx context.Context, b *bed, opt options) (map[string][]run, error)
 			if !latencyNames[who.name] {
 				continue
 			}
-			r, err := latencyOf(ctx, b, stream, who, n, opt.profile, round+1)
+			r, err := latencyOf(ctx, b, stream, who, n, opt, round+1)
 			if err != nil {
 				return nil, err
 			}
@@ -41,7 +41,7 @@ func latency(ctx context.Context, b *bed, opt options) (map[string][]run, error)
 	return runs, nil
 }
 
-func latencyOf(ctx context.Context, b *bed, stream string, who contestant, n int, profile string, round int) (run, error) {
+func latencyOf(ctx context.Context, b *bed, stream string, who contestant, n int, opt options, round int) (run, error) {
 	s, err := b.js.Stream(ctx, stream)
 	if err != nil {
 		return run{}, err
@@ -56,7 +56,7 @@ func latencyOf(ctx context.Context, b *bed, stream string, who contestant, n int
 	name := durable.CachedInfo().Name
 	defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
 	o := order{mode: modeLatency, name: who.name, n: n + latencyWarmUp, skip: latencyWarmUp, target: target{b.url, stream, name}}
-	return b.turn(ctx, o.profiles(profile, round), durable, func() error { return b.publishEvenly(ctx, stream, o.n) })
+	return b.turn(ctx, o.profiles(opt, round), durable, func() error { return b.publishEvenly(ctx, stream, o.n) })
 }
 
 // publishEvenly publishes n messages at latencyRate. One that is late is published at once; its time is when that is, so that the

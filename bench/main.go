@@ -26,7 +26,8 @@ type options struct {
 	drains     int
 	server     string
 	dir        string
-	profile    string
+	cpuProfile string
+	memProfile string
 	log        io.Writer // for progress
 }
 
@@ -59,7 +60,8 @@ func parseOptions(args []string) (options, error) {
 	f.IntVar(&opt.drains, "drains", 20, "drain: how many")
 	f.StringVar(&opt.server, "server", "", "a nats-server binary; without it one is built, once on a machine")
 	f.StringVar(&opt.dir, "dir", "", "where the server's files go; without it the directory for temporary files")
-	f.StringVar(&opt.profile, "profile", "", "write CPU and allocation profiles of the contestants into this directory (their figures suffer)")
+	f.StringVar(&opt.cpuProfile, "cpuprofile", "", "write a CPU profile of each turn into this directory (the figures suffer)")
+	f.StringVar(&opt.memProfile, "memprofile", "", "write an allocation profile of each turn into this directory (the figures suffer, more so)")
 	if err := f.Parse(args); err != nil {
 		return opt, err
 	}
@@ -85,8 +87,12 @@ func parseOptions(args []string) (options, error) {
 	if len(opt.modes) == 0 {
 		return opt, fmt.Errorf("there is no mode %q", *modes)
 	}
-	if opt.profile != "" {
-		return opt, os.MkdirAll(opt.profile, 0o755)
+	for _, dir := range []string{opt.cpuProfile, opt.memProfile} {
+		if dir != "" {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return opt, err
+			}
+		}
 	}
 	return opt, nil
 }

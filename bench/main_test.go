@@ -18,7 +18,7 @@ import (
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	opt, err := parseOptions([]string{"-server", testutil.ServerBinary(t), "-dir", dir, "-n", "2000", "-rounds", "1", "-latency-for", "200ms",
-		"-memory-n", "3000", "-drains", "1", "-profile", filepath.Join(dir, "prof")})
+		"-memory-n", "3000", "-drains", "1", "-cpuprofile", filepath.Join(dir, "prof"), "-memprofile", filepath.Join(dir, "prof")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func memory(ctx context.Context, b *bed, opt options) (map[string][]run, error) 
 		}
 		name := durable.CachedInfo().Name
 		o := order{mode: modeMemory, name: who.name, n: opt.memoryN, target: target{b.url, stream, name}}
-		r, err := b.turn(ctx, o.profiles(opt.profile, 1), durable, nil)
+		r, err := b.turn(ctx, o.profiles(opt, 1), durable, nil)
 		if err != nil {
 			return nil, err
 		}

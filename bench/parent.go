@@ -94,11 +94,14 @@ func (b *bed) talk(ctx context.Context, o order, durable jetstream.Consumer, mea
 	return r, nil
 }
 
-// profiles adds the files to write profiles to; dir "" for none.
-func (o order) profiles(dir string, round int) order {
-	if dir != "" {
-		base := filepath.Join(dir, fmt.Sprintf("%s-%s-%d", o.mode, o.name, round))
-		o.cpuProfile, o.memProfile = base+".cpu.prof", base+".mem.prof"
+// profiles adds the files to write profiles to, if any.
+func (o order) profiles(opt options, round int) order {
+	name := fmt.Sprintf("%s-%s-%d", o.mode, o.name, round)
+	if opt.cpuProfile != "" {
+		o.cpuProfile = filepath.Join(opt.cpuProfile, name+".cpu.prof")
+	}
+	if opt.memProfile != "" {
+		o.memProfile = filepath.Join(opt.memProfile, name+".mem.prof")
 	}
 	return o
 }

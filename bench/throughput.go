@@ -29,7 +29,7 @@ func throughput(ctx context.Context, b *bed, opt options) (map[string][]run, err
 		name := durable.CachedInfo().Name
 		defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
 		o := order{mode: modeThroughput, name: who.name, n: n, target: target{b.url, stream, name}}
-		return b.turn(ctx, o.profiles(opt.profile, round), durable, nil)
+		return b.turn(ctx, o.profiles(opt, round), durable, nil)
 	}
 	// A turn that is not counted reads the stream's files once, so that the first in the table finds them as the others do.
 	if _, err := one(contestants[0], 0); err != nil {

@@ -30,11 +30,16 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 	defer cancel()
 	began := time.Now()
 	said := ""
+	var answer error // the last one
 	for {
 		err := r.bindOnce(limit)
 		if err == nil {
 			break
 		}
+		if limit.Err() != nil && answer != nil {
+			err = answer // the request was cut off by the limit: what was said before tells more
+		}
+		answer = err
 		if ctx.Err() != nil {
 			return nil, context.Canceled
 		}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +95,12 @@ func reviewKeeping(c Config, b boundConsumer, warn finding) {
 		return
 	}
 	s := b.stream.Config
+	if len(s.Subjects) > 0 && s.Mirror == nil && len(s.Sources) == 0 && s.SubjectTransform == nil {
+		for _, f := range filters(have) {
+			warn(!slices.ContainsFunc(s.Subjects, func(own string) bool { return overlap(own, f) }),
+				"FILTER %q matches no subject of stream %q (%s): nothing will come", f, c.Stream, strings.Join(s.Subjects, ", "))
+		}
+	}
 	warn(s.Storage == jetstream.MemoryStorage, "stream %q is in memory: a restart of the server loses its messages", c.Stream)
 	warn(s.Retention == jetstream.LimitsPolicy && s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0 || s.MaxMsgsPerSubject > 0),
 		"stream %q discards its oldest messages at its limits, handled or not", c.Stream)
@@ -119,5 +126,5 @@ func orElse(fixed string) string {
 
 // limitsOf reads the limits that a consumer puts on pulls.
 func limitsOf(c jetstream.ConsumerConfig) limits {
-	return limits{batch: c.MaxRequestBatch, expires: c.MaxRequestExpires, bytes: c.MaxRequestMaxBytes, capacity: max(0, c.MaxAckPending)}
+	return limits{batch: c.MaxRequestBatch, expires: c.MaxRequestExpires, bytes: c.MaxRequestMaxBytes, capacity: max(0, c.MaxAckPending), waiting: c.MaxWaiting}
 }

@@ -31,7 +31,6 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		d     *delivery
 		cause error
 	}
-	var extend []string
 	var over []timedOut
 	next := never
 	connected := r.nc.IsConnected()
@@ -64,14 +63,12 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		}
 		if now >= d.stampDue {
 			d.stampDue = now + r.ackWait/3
-			extend = append(extend, d.reply, r.stampSubject(d.msg.Sequence, now))
+			// Under the lock, which a slot takes before it settles: a +WPI behind a NAK would start its delay anew, as ack_wait.
+			_ = r.nc.PublishRequest(d.reply, r.stampSubject(d.msg.Sequence, now), wpiBody) // what is not answered is seen by leaseEnd
 		}
 		next = min(next, d.stampDue)
 	}
 	b.mu.Unlock()
-	for i := 0; i < len(extend); i += 2 {
-		_ = r.nc.PublishRequest(extend[i], extend[i+1], wpiBody) // what is not answered is seen by leaseEnd
-	}
 	for _, o := range over {
 		r.endAttempt(o.d, o.cause)
 	}

@@ -24,6 +24,7 @@ const (
 	waitMax      = 250 * time.Millisecond // and at the most; between them four times what a confirmation takes
 	pullsMax     = 64                     // open pulls
 	longPull     = 2 * time.Second        // pulls that stay open longer ask for heartbeats
+	anySize      = 1 << 30                // bytes, more than a message may have: the server tells the end of a full pull only if it has a limit
 	lookEvery    = 500 * time.Millisecond // while no pull is open, which would be told of a deletion, the consumer is looked at
 )
 
@@ -60,6 +61,7 @@ type limits struct {
 	expires  time.Duration
 	bytes    int
 	capacity int // of messages held, by max_ack_pending; 0: no limit
+	waiting  int // open pulls, of all workers together; 0: no limit
 }
 
 // pullSoon tells the pull loop to see whether there is room.
@@ -76,7 +78,7 @@ func (r *Runner) roomToPull() int {
 	p := &r.pull
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stopped || p.open == pullsMax || open > maxOpen {
+	if p.stopped || p.open == pullsMax || open > maxOpen || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}
 	free := r.cfg.Concurrency + p.prefetch - waiting - running
@@ -175,7 +177,10 @@ func (r *Runner) sendPull(n int, now time.Duration) (deadline time.Duration) {
 		bytes = min(bytes, p.limits.bytes)
 	}
 	if p.alone { // a message larger than a pull asks for: fetch it by itself, whatever its size
-		p.alone, n, bytes = false, 1, 0
+		p.alone, n, bytes = false, 1, anySize
+		if p.limits.bytes > 0 {
+			bytes = 0 // the limit allows no more, and none at all; but then no status tells the pull's end, and it counts as lost
+		}
 	}
 	place := 0
 	for place < pullsMax-1 && p.pulls[place].open {
