@@ -1,3 +1,5 @@
+//go:build unix
+
 package examples_test
 
 import (
@@ -42,6 +44,9 @@ func TestOneServiceFromNothing(t *testing.T) {
 			p.floors(t, map[string]uint64{name: uint64(s.floor)})
 			first.stop(t, s.floor+1)
 			first.handles(t, s.seeds...)
+			if first.count("other programs use the server") != 0 {
+				t.Error("its own connection outlived the worker")
+			}
 
 			second := p.start(t, name)
 			second.sees(t, settled(s.floor))

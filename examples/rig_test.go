@@ -1,3 +1,5 @@
+//go:build unix
+
 package examples_test
 
 import (
@@ -119,7 +121,7 @@ func (p place) start(t *testing.T, name string, env ...string) *example {
 	}
 	e := &example{name: name, cmd: exec.Command(filepath.Join(dir, name)), done: make(chan struct{})}
 	e.cmd.Dir, e.cmd.Stdout, e.cmd.Stderr = p.dir, e, e
-	e.cmd.Env = append(cleanEnv(), "ACKFLOOR_EXAMPLE_ADDR="+p.addr)
+	e.cmd.Env = append(cleanEnv(), "ACKFLOOR_EXAMPLE_ADDR="+p.addr, "WORKER_PULL_EXPIRY=200ms") // so that an idle one drains sooner
 	for _, v := range env {
 		if strings.HasPrefix(v, "-") {
 			e.cmd.Args = append(e.cmd.Args, v)

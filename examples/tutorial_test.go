@@ -1,7 +1,10 @@
+//go:build unix
+
 package examples_test
 
 import (
 	"bytes"
+	"context"
 	"debug/buildinfo"
 	"os"
 	"os/exec"
@@ -22,6 +25,7 @@ const (
 	tutorialStore = "/tmp/ackfloor-tutorial"
 	lastSentence  = "**No message read twice, none skipped.**"
 	interrupt     = "^C"
+	stepLimit     = 2 * time.Minute // one command; the first go run builds
 )
 
 // TestTutorial runs docs/tutorial.md: every command in its console blocks, in a shell, in order, and compares what it
@@ -155,11 +159,19 @@ func (r *reader) follow(t *testing.T, s step) {
 // run runs a command in a shell that goes on with what the ones before have exported.
 func (r *reader) run(t *testing.T, s step) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", `. "$0"; eval "$1"; code=$?; export -p >"$0"; exit $code`, r.exported, s.command)
+	limit, cancel := context.WithTimeout(t.Context(), stepLimit)
+	defer cancel()
+	cmd := exec.CommandContext(limit, "sh", "-c", `. "$0"; eval "$1"; code=$?; export -p >"$0"; exit $code`, r.exported, s.command)
 	cmd.Dir, cmd.Env = "..", r.env
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
+	// What a command has started ends with it: go run would leave its program behind.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err := cmd.Run()
+	if limit.Err() != nil {
+		t.Fatalf("%s:%d: $ %s: it does not end, after %v\n%s", tutorial, s.line, s.command, stepLimit, out.String())
+	}
 	r.compare(t, s, out.String(), true)
 	if err != nil {
 		t.Fatalf("%s:%d: $ %s: %v\n%s", tutorial, s.line, s.command, err, out.String())

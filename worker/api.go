@@ -18,7 +18,8 @@ type subjects struct {
 	streamInfo string
 	create     string
 	next       string
-	acks       string
+	acks       string // what to allow for settlements
+	replies    string // what the reply subject of a delivery to a client of the same server begins with
 }
 
 func newSubjects(c Config) subjects {
@@ -30,6 +31,7 @@ func newSubjects(c Config) subjects {
 		create:     p + "CONSUMER.CREATE." + c.Stream + "." + c.Consumer,
 		next:       p + "CONSUMER.MSG.NEXT." + c.Stream + "." + c.Consumer,
 		acks:       "$JS.ACK." + c.Stream + "." + c.Consumer + ".>",
+		replies:    "$JS.ACK." + c.Stream + "." + c.Consumer + ".",
 	}
 }
 

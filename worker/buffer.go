@@ -5,29 +5,7 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/ackfloor/ackfloor"
-	"github.com/nats-io/nats.go"
 )
-
-// delivery is a message that this process holds: it waits for a slot, or a handler runs. Its fields belong to the slot that
-// runs it, except those below mu, which the buffer's lock guards.
-type delivery struct {
-	attempt   attempt
-	msg       ackfloor.Message
-	published int64 // with the sequence, what tells a message from one of a re-created stream
-
-	// guarded by buffer.mu
-	reply    string        // of its newest delivery
-	received time.Duration // when that came
-	running  bool          // a handler has it, since started; else it waits
-	started  time.Duration
-	stampDue time.Duration // when its lease has to be extended next
-	leaseEnd time.Duration // until then the server won't give it to another
-	gone     bool          // the lease is lost, or it was handed back: no longer ours
-	expired  bool          // the handle timeout has passed: its lease is not extended
-	bounced  int           // redeliveries that were passed on to another worker
-}
 
 // settledSize is how many of the last sequences are remembered as settled: 16 bytes each.
 const settledSize = 1 << 15
@@ -73,10 +51,8 @@ const (
 	tooLate                // nothing is taken in any more
 )
 
-// add takes in a delivery.
-func (b *buffer) add(d *delivery) arrival {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// addLocked takes in a delivery.
+func (b *buffer) addLocked(d *delivery) arrival {
 	seq := d.msg.Sequence
 	if h := b.held[seq]; h != nil && h.published == d.published {
 		if h.expired || h.gone {
@@ -120,7 +96,8 @@ func (b *buffer) wakeLocked() {
 }
 
 // take waits for the next message for a slot and marks it as running. It returns nil when nothing more will come.
-func (b *buffer) take(c clock) *delivery {
+// now is the caller's time, so that the clock is read once a message.
+func (b *buffer) take(c clock, now time.Duration) *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
@@ -128,7 +105,7 @@ func (b *buffer) take(c clock) *delivery {
 			if d.gone {
 				continue
 			}
-			d.started, d.running = c.now(), true
+			d.started, d.running = now, true
 			b.running++
 			b.wakeLocked()
 			return d
@@ -139,17 +116,17 @@ func (b *buffer) take(c clock) *delivery {
 		b.idle++
 		b.more.Wait()
 		b.idle--
+		now = c.now()
 		if b.waking > 0 {
 			b.waking--
 		}
 	}
 }
 
-// finish takes a message that ran out of the held set, remembers it where it was settled for good, and learns from its time.
+// finishLocked takes a message that ran out of the held set, remembers it where it was settled for good, and learns from its time.
 // It returns the reply subject to settle it with, and whether it was no longer ours.
-func (b *buffer) finish(d *delivery, took time.Duration, forGood bool) (reply string, gone bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b *buffer) finishLocked(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
+	took := max(now-d.started, 1)
 	b.running--
 	if b.held[d.msg.Sequence] == d {
 		delete(b.held, d.msg.Sequence)
@@ -158,7 +135,7 @@ func (b *buffer) finish(d *delivery, took time.Duration, forGood bool) (reply st
 		b.rememberLocked(d)
 	}
 	if b.avg == 0 {
-		b.avg = max(took, 1)
+		b.avg = took
 	} else {
 		b.avg += (took - b.avg) / 16
 	}
@@ -243,55 +220,4 @@ func (b *buffer) average() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.avg
-}
-
-// fifo is a queue in a ring that grows.
-type fifo struct {
-	ring []*delivery
-	head int
-	n    int
-}
-
-func (q *fifo) len() int { return q.n }
-
-func (q *fifo) push(d *delivery) {
-	if q.n == len(q.ring) {
-		grown := make([]*delivery, max(64, 2*q.n))
-		for i := range q.n {
-			grown[i] = q.ring[(q.head+i)%len(q.ring)]
-		}
-		q.ring, q.head = grown, 0
-	}
-	q.ring[(q.head+q.n)%len(q.ring)] = d
-	q.n++
-}
-
-func (q *fifo) pop() *delivery {
-	if q.n == 0 {
-		return nil
-	}
-	d := q.ring[q.head]
-	q.ring[q.head] = nil
-	q.head = (q.head + 1) % len(q.ring)
-	q.n--
-	return d
-}
-
-// newDelivery reads what the server sent.
-func newDelivery(m *nats.Msg, st stamp, stream, consumer string) *delivery {
-	return &delivery{
-		msg: ackfloor.Message{
-			Subject:   m.Subject,
-			Data:      m.Data,
-			Header:    m.Header,
-			Stream:    stream,
-			Consumer:  consumer,
-			Sequence:  st.streamSeq,
-			Attempt:   int(st.deliveries),
-			Published: st.time(),
-			Pending:   st.pending,
-		},
-		published: st.published,
-		reply:     m.Reply,
-	}
 }

@@ -1,11 +1,10 @@
 package worker
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,20 +20,27 @@ const (
 	offlineWait   = 100 * time.Millisecond // when the connection takes nothing
 )
 
-// settlement is an ack, nak or term whose confirmation is awaited. They are few and used again: a reply subject that the
-// server has not seen lately misses its subject cache, which costs a third of the throughput.
+// settlement is an ack, nak or term whose confirmation is awaited, with the acks of the run that its answer confirms too. They are few
+// and used again: a reply subject that the server has not seen lately misses its subject cache, which costs a third of the throughput.
 type settlement struct {
 	id      uint32
 	subject string // where the server answers
 	open    bool
-	to      string // the reply subject of the delivery that is settled
+	sent           // what is settled
+	run     []sent // acks sent before it without a reply subject of their own
 	body    []byte
-	seq     uint64
+	epoch   uint64        // of the connection: when the run began, or when it was sent by itself and no answer had come yet; else 0
 	first   time.Duration // when it was sent first
 	due     time.Duration // when it is sent again
 	tries   int
 	delay   time.Duration // of a NAK with a delay
 	nak     bool
+}
+
+// sent is one message that was settled.
+type sent struct {
+	to  string // the reply subject of its delivery
+	seq uint64 // in the stream
 }
 
 // confirmer sends settlements and keeps those that are not confirmed, each until the server has answered.
@@ -43,11 +49,12 @@ type confirmer struct {
 	nc    *nats.Conn
 	inbox string
 	alarm *alarm
+	open  atomic.Int64 // messages settled and not confirmed
 
 	mu    sync.Mutex
 	all   []*settlement // by place
 	free  []*settlement // the one used last on top
-	open  int
+	runs  runs
 	rtt   time.Duration
 	stats confirmStats
 	empty chan struct{} // a token when open has become 0
@@ -64,25 +71,54 @@ func newConfirmer(nc *nats.Conn, c clock, inbox string) *confirmer {
 	return &confirmer{clock: c, nc: nc, inbox: inbox, alarm: newAlarm(), empty: make(chan struct{}, 1)}
 }
 
-// send settles a delivery and returns at once; the rest is the loop's.
-func (c *confirmer) send(to string, body []byte, seq uint64, nak bool, delay time.Duration) {
-	now := c.clock.now()
+// ack acknowledges a message: by itself, or as part of a run.
+func (c *confirmer) ack(to string, seq uint64, now time.Duration) {
+	c.open.Add(1)
+	c.mu.Lock()
+	if c.joinLocked(sent{to, seq}, now) {
+		c.mu.Unlock()
+		if c.nc.Publish(to, ackBody) != nil {
+			c.closeRun()
+		}
+		return
+	}
+	s := c.takeLocked()
+	s.sent, s.body, s.nak, s.delay = sent{to, seq}, ackBody, false, 0
+	c.startLocked(s, now)
+	c.mu.Unlock()
+	c.publish(s, to, ackBody, now)
+}
+
+// settle sends a nak or a term, and returns at once; the rest is the loop's.
+func (c *confirmer) settle(to string, body []byte, seq uint64, nak bool, delay, now time.Duration) {
+	c.open.Add(1)
 	c.mu.Lock()
 	s := c.takeLocked()
-	s.open, s.to, s.body, s.seq, s.nak, s.delay = true, to, body, seq, nak, delay
-	s.first, s.due, s.tries = now, now+answerWait, 1
-	c.open++
+	s.sent, s.body, s.nak, s.delay = sent{to, seq}, body, nak, delay
+	c.startLocked(s, now)
 	c.mu.Unlock()
-	c.alarm.by(now + answerWait)
-	if c.nc.PublishRequest(to, s.subject, body) != nil {
-		c.retryAt(s, now+offlineWait)
+	c.publish(s, to, body, now)
+}
+
+// startLocked opens a settlement. An ack takes the run along that waits for one.
+func (c *confirmer) startLocked(s *settlement, now time.Duration) {
+	s.open, s.first, s.due, s.tries, s.epoch = true, now, now+answerWait, 1, 0
+	if len(c.runs.acks) > 0 && !s.nak {
+		s.run, c.runs.acks = c.runs.acks, s.run[:0]
+		s.epoch = c.runs.epoch
+	} else if c.runs.allowed && c.runs.trusted == 0 {
+		s.epoch = c.epoch()
 	}
 }
 
-func (c *confirmer) retryAt(s *settlement, due time.Duration) {
-	c.mu.Lock()
-	s.due = due
-	c.mu.Unlock()
+func (c *confirmer) publish(s *settlement, to string, body []byte, now time.Duration) {
+	due := now + answerWait
+	if c.nc.PublishRequest(to, s.subject, body) != nil {
+		due = now + offlineWait
+		c.mu.Lock()
+		s.due = due
+		c.mu.Unlock()
+	}
 	c.alarm.by(due)
 }
 
@@ -105,15 +141,17 @@ func (c *confirmer) make(id uint32) *settlement {
 // must not confirm what takes the place next: it gets a new number.
 func (c *confirmer) releaseLocked(s *settlement) {
 	s.open = false
-	c.open--
+	left := c.open.Add(-int64(1 + len(s.run)))
+	clear(s.run)
+	s.run = s.run[:0]
 	if s.tries > 1 {
 		place := s.id & (1<<idBits - 1)
 		s = c.make(s.id + 1<<idBits)
 		c.all[place] = s
 	}
-	s.to, s.body = "", nil
+	s.sent, s.body = sent{}, nil
 	c.free = append(c.free, s)
-	if c.open == 0 {
+	if left == 0 {
 		select {
 		case c.empty <- struct{}{}:
 		default:
@@ -140,6 +178,8 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 	}
 	now := c.clock.now()
 	if m.Header != nil && m.Header.Get("Status") != "" {
+		c.runs.trusted = 0
+		c.scatterLocked(s, now)
 		s.due = now + nobodyWait + rand.N(nobodyWait)
 		c.alarm.by(s.due)
 		return
@@ -147,25 +187,24 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 	if s.tries == 1 {
 		c.rtt += (now - s.first - c.rtt) / 16
 	}
-	c.stats.confirmed++
+	c.trustLocked(s, now)
+	c.stats.confirmed += uint64(1 + len(s.run))
 	c.releaseLocked(s)
 }
 
 // scan sends again what is due.
 func (c *confirmer) scan(now time.Duration) time.Duration {
-	next := never
 	connected := c.nc.IsConnected()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open == 0 {
-		return never
-	}
-	for _, s := range c.all {
+	next := c.tendRunLocked(now)
+	for i := 0; i < len(c.all); i++ { // it may grow on the way
+		s := c.all[i]
 		if !s.open {
 			continue
 		}
 		if s.due <= now {
-			if s.nak && c.overLocked(s, now) {
+			if s.nak && s.over(now) {
 				c.stats.givenUp++
 				c.releaseLocked(s)
 				continue
@@ -181,8 +220,8 @@ func (c *confirmer) scan(now time.Duration) time.Duration {
 	return next
 }
 
-// overLocked tells whether a NAK is not worth sending again: its message has come back, or will before it could.
-func (c *confirmer) overLocked(s *settlement, now time.Duration) bool {
+// over tells whether a NAK is not worth sending again: its message has come back, or will before it could.
+func (s *settlement) over(now time.Duration) bool {
 	if s.delay > 0 {
 		return now-s.first >= s.delay
 	}
@@ -190,6 +229,7 @@ func (c *confirmer) overLocked(s *settlement, now time.Duration) bool {
 }
 
 func (c *confirmer) resendLocked(s *settlement, now time.Duration) {
+	c.scatterLocked(s, now)
 	s.tries++
 	c.stats.resends++
 	s.due = now + min(answerWait<<min(s.tries-1, 4), answerWaitMax)
@@ -204,24 +244,26 @@ func (c *confirmer) resendLocked(s *settlement, now time.Duration) {
 
 // resendAll makes every open settlement due now: after a reconnect or a change of leader it may be forgotten.
 func (c *confirmer) resendAll() {
+	now := c.clock.now()
 	c.mu.Lock()
+	c.runs.trusted = 0
+	c.closeRunLocked(now)
 	for _, s := range c.all {
 		if s.open {
 			s.due = 0
 		}
 	}
-	open := c.open
 	c.mu.Unlock()
-	if open > 0 {
+	if c.open.Load() > 0 {
 		c.alarm.by(0)
 	}
 }
 
-// count returns how many settlements are not confirmed, and the moving average of the time that a confirmation takes.
-func (c *confirmer) count() (open int, rtt time.Duration) {
+// roundTrip returns the moving average of the time that a confirmation takes.
+func (c *confirmer) roundTrip() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.open, c.rtt
+	return c.rtt
 }
 
 // unanswered tells whether a settlement was sent again for want of an answer.
@@ -241,33 +283,17 @@ func (c *confirmer) sequences() []uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []uint64
+	add := func(acks ...sent) {
+		for _, a := range acks {
+			out = append(out, a.seq)
+		}
+	}
+	add(c.runs.acks...)
 	for _, s := range c.all {
 		if s.open {
-			out = append(out, s.seq)
+			add(s.run...)
+			add(s.sent)
 		}
 	}
 	return out
-}
-
-var (
-	ackBody  = []byte("+ACK")
-	nakPlain = []byte("-NAK")
-	wpiBody  = []byte("+WPI")
-)
-
-// nakBody is a NAK after which the message comes back when d has passed.
-func nakBody(d time.Duration) []byte {
-	if d <= 0 {
-		return nakPlain
-	}
-	return fmt.Appendf(nil, `-NAK {"delay":%d}`, d.Nanoseconds())
-}
-
-// termBody is a TERM with a reason, which the server puts into its advisory. A line break would end nothing, but reads badly.
-func termBody(reason string) []byte {
-	reason = strings.Join(strings.Fields(reason), " ")
-	if len(reason) > 256 {
-		reason = strings.ToValidUTF8(reason[:256], "")
-	}
-	return []byte("+TERM " + reason)
 }

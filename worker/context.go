@@ -13,20 +13,27 @@ import (
 // timer, is made on the first call of Done or Value (a context made for each message took a fifth of the throughput of a handler that
 // does nothing). Its deadline is kept by the lease loop as well, for handlers that never look.
 type attempt struct {
-	values   context.Context // what the Runner was given, without its end
-	deadline time.Time
+	r     *Runner
+	limit time.Duration // when the handle timeout passes, by the Runner's clock
 
-	mu     sync.Mutex
-	real   context.Context // nil until it is needed
-	cancel context.CancelCauseFunc
-	stop   context.CancelFunc
-	cause  error // why it ended, nil while it has not
-	over   bool  // the handler has returned
+	mu    sync.Mutex
+	real  *realContext // nil until it is needed
+	cause error        // why it ended, nil while it has not
+	over  bool         // the handler has returned
 }
+
+type realContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	stop   context.CancelFunc // frees the timer
+}
+
+func (a *attempt) begin(r *Runner, limit time.Duration) { a.r, a.limit = r, limit }
 
 var errReturned = errors.New("worker: the handler has returned")
 
-func (a *attempt) Deadline() (time.Time, bool) { return a.deadline, true }
+// Deadline is when the handle timeout passes.
+func (a *attempt) Deadline() (time.Time, bool) { return a.r.clock.base.Add(a.limit), true }
 
 func (a *attempt) Done() <-chan struct{} { return a.context().Done() }
 
@@ -42,7 +49,7 @@ func (a *attempt) Err() error {
 // Value finds a value of the Runner's context. An unknown key may be the one by which package context finds its own kind, so that
 // children and context.Cause work; it is asked of the real context.
 func (a *attempt) Value(key any) any {
-	if v := a.values.Value(key); v != nil {
+	if v := a.r.values.Value(key); v != nil {
 		return v
 	}
 	return a.context().Value(key)
@@ -53,9 +60,10 @@ func (a *attempt) context() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.real == nil {
-		ctx, cancel := context.WithCancelCause(a.values)
-		a.real, a.stop = context.WithDeadlineCause(ctx, a.deadline, ackfloor.ErrHandleTimeout)
-		a.cancel = cancel
+		deadline, _ := a.Deadline()
+		ctx, cancel := context.WithCancelCause(a.r.values)
+		timed, stop := context.WithDeadlineCause(ctx, deadline, ackfloor.ErrHandleTimeout)
+		a.real = &realContext{timed, cancel, stop}
 		if a.cause != nil {
 			a.endLocked()
 		}
@@ -77,16 +85,14 @@ func (a *attempt) end(cause error) {
 }
 
 func (a *attempt) endLocked() {
-	if errors.Is(a.cause, ackfloor.ErrHandleTimeout) {
-		if !a.deadline.After(time.Now()) {
-			return // its own timer ends it, with the right Err
-		}
+	if errors.Is(a.cause, ackfloor.ErrHandleTimeout) && a.r.clock.now() >= a.limit {
+		return // its own timer ends it, with the right Err
 	}
-	a.cancel(a.cause)
+	a.real.cancel(a.cause)
 }
 
 // returned is called when the handler has returned: it frees the timer and tells why the context had ended by then, or nil.
-func (a *attempt) returned() error {
+func (a *attempt) returned(now time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
@@ -94,9 +100,9 @@ func (a *attempt) returned() error {
 		if a.cause == nil && a.real.Err() != nil {
 			a.cause = context.Cause(a.real)
 		}
-		a.cancel(errReturned)
-		a.stop()
-	} else if a.cause == nil && !a.deadline.After(time.Now()) {
+		a.real.cancel(errReturned)
+		a.real.stop()
+	} else if a.cause == nil && now >= a.limit {
 		a.cause = ackfloor.ErrHandleTimeout
 	}
 	return a.cause

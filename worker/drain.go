@@ -121,7 +121,7 @@ func (r *Runner) finishHandlers(graceOver <-chan struct{}) bool {
 // interrupt hands back what waits, tells running handlers to end, and hands back the messages of those that do not.
 func (r *Runner) interrupt() *DrainError {
 	for _, d := range r.buf.takeBack() {
-		r.send(d, d.reply, verdict{kind: returned})
+		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
 	}
 	running := r.buf.runningNow()
 	before := r.counters.interrupted.Load()
@@ -140,7 +140,7 @@ func (r *Runner) interrupt() *DrainError {
 		}
 		e.Abandoned = append(e.Abandoned, r.item(d, r.clock.now()))
 		r.log.Error("a handler ignores that its context has ended: its message is handed back while it runs", describe(d)...)
-		r.send(d, reply, verdict{kind: returned})
+		r.send(d, reply, verdict{kind: returned}, r.clock.now())
 	}
 	if e.Interrupted == 0 && len(e.Abandoned) == 0 {
 		return nil // all returned in the last moment, with an answer
@@ -158,9 +158,9 @@ func (r *Runner) awaitConfirmations(ctx context.Context, graceEnd time.Duration)
 		_ = r.nc.FlushWithContext(flush)
 		return
 	}
+	r.conf.closeRun()
 	for {
-		open, _ := r.conf.count()
-		if open == 0 || r.nc.IsClosed() {
+		if r.conf.open.Load() == 0 || r.nc.IsClosed() {
 			return
 		}
 		if errors.Is(r.failed(), ErrConsumerDeleted) {
@@ -183,11 +183,11 @@ func (r *Runner) logDrain(ctx context.Context, began time.Duration) {
 			r.sawCursor(info)
 		}
 	}
-	open, _ := r.conf.count()
+	open := r.conf.open.Load()
 	s := r.Status()
 	fields := []zap.Field{
 		zap.Uint64("acked", s.Counts.Acked), zap.Uint64("retried", s.Counts.Retried), zap.Uint64("terminated", s.Counts.Terminated),
-		zap.Uint64("returned", s.Counts.Returned), zap.Int("unconfirmed", open),
+		zap.Uint64("returned", s.Counts.Returned), zap.Int64("unconfirmed", open),
 		zap.Uint64("delivered", s.Cursor.Delivered), zap.Uint64("ack_floor", s.Cursor.AckFloor),
 		zap.Int("ack_pending", s.Cursor.AckPending), zap.Uint64("pending", s.Cursor.Pending),
 		zap.Duration("took", r.clock.now()-began),
@@ -224,8 +224,7 @@ func (r *Runner) watchIdle(ctx context.Context) {
 
 func (r *Runner) empty() bool {
 	waiting, running := r.buf.count()
-	open, _ := r.conf.count()
-	return waiting+running+open == 0
+	return waiting+running == 0 && r.conf.open.Load() == 0
 }
 
 func (r *Runner) nothingPending(ctx context.Context) bool {

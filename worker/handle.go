@@ -2,6 +2,7 @@ package worker
 
 import (
 	"runtime/debug"
+	"time"
 
 	"github.com/ackfloor/ackfloor"
 )
@@ -9,34 +10,44 @@ import (
 // slot is one of the goroutines that handle: it takes, handles and settles one message after another until nothing more comes.
 func (r *Runner) slot() {
 	defer r.slots.Done()
+	now := r.clock.now()
 	for {
-		d := r.buf.take(r.clock)
+		d := r.buf.take(r.clock, now)
 		if d == nil {
 			return
 		}
-		r.handle(d)
+		now = r.handle(d)
 	}
 }
 
-// handle calls the handler for one message and settles it, whatever the call does: return, panic, or end its goroutine.
-func (r *Runner) handle(d *delivery) {
-	d.attempt.values = r.values
-	d.attempt.deadline = r.clock.base.Add(d.started + r.cfg.HandleTimeout)
-	r.leases.by(d.started + r.cfg.HandleTimeout)
-	err := error(&ackfloor.PanicError{Goexit: true}) // unless the call returns
+// handle calls the handler for one message and settles it, whatever the call does: return, panic, or end its goroutine. It returns
+// when that was.
+func (r *Runner) handle(d *delivery) (now time.Duration) {
+	limit := d.started + r.cfg.HandleTimeout
+	d.attempt.begin(r, limit)
+	r.leases.by(limit)
+	var err error
 	returned := false
 	defer func() {
 		if !returned {
-			if p := recover(); p != nil {
-				err = &ackfloor.PanicError{Value: p, Stack: debug.Stack()}
-			} else { // runtime.Goexit: this goroutine ends behind its deferred calls, so another takes its place
-				r.slots.Add(1)
-				go r.slot()
-			}
-			r.counters.panics.Add(1)
+			err = r.noReturn(recover())
 		}
-		r.settle(d, err, r.clock.now()-d.started)
+		now = r.clock.now()
+		r.settle(d, err, now)
 	}()
 	err = r.handler.Handle(&d.attempt, &d.msg)
 	returned = true
+	return now
+}
+
+// noReturn makes the error of a handler that did not return: it panicked, or called runtime.Goexit. In that case this goroutine ends behind its
+// deferred calls, so another takes its place.
+func (r *Runner) noReturn(panicked any) error {
+	r.counters.panics.Add(1)
+	if panicked != nil {
+		return &ackfloor.PanicError{Value: panicked, Stack: debug.Stack()}
+	}
+	r.slots.Add(1)
+	go r.slot()
+	return &ackfloor.PanicError{Goexit: true}
 }

@@ -18,11 +18,11 @@ const stampEarly = 250 * time.Millisecond
 
 // stampAfter is when a new delivery is stamped: at once where it will need it anyway, because handlers take long or none has
 // ended yet, else after stampEarly.
-func (r *Runner) stampAfter() time.Duration {
-	if avg := r.buf.average(); avg == 0 || avg >= stampEarly/2 {
+func stampAfter(average, ackWait time.Duration) time.Duration {
+	if average == 0 || average >= stampEarly/2 {
 		return 0
 	}
-	return min(stampEarly, r.ackWait/3)
+	return min(stampEarly, ackWait/3)
 }
 
 // tendLeases extends what is due, ends handlers whose time is over, and gives up what can't be kept.
@@ -107,19 +107,20 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	if !ok || !ok2 {
 		return
 	}
+	nobody := m.Header != nil && m.Header.Get("Status") != "" // nobody listens for acks now
 	r.buf.mu.Lock()
-	defer r.buf.mu.Unlock()
-	d := r.buf.held[seq]
-	if d == nil {
-		return
+	if d := r.buf.held[seq]; d != nil {
+		if nobody {
+			d.stampDue = r.clock.now() + nobodyWait
+			r.leases.by(d.stampDue)
+		} else {
+			d.leaseEnd = max(d.leaseEnd, time.Duration(sent)+r.ackWait)
+		}
 	}
-	if m.Header != nil && m.Header.Get("Status") != "" { // nobody listens for acks now
-		d.stampDue = r.clock.now() + nobodyWait
-		r.leases.by(d.stampDue)
+	r.buf.mu.Unlock()
+	if nobody {
 		r.suspectConsumer()
-		return
 	}
-	d.leaseEnd = max(d.leaseEnd, time.Duration(sent)+r.ackWait)
 }
 
 // stampAll makes every lease due now: after a reconnect, and when the consumer's leader has moved.

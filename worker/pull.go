@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.uber.org/zap"
 )
 
 const (
@@ -39,7 +38,7 @@ type pull struct {
 // puller asks for as many messages as there is room for, and keeps count by the answers. Messages of all pulls arrive on one
 // subscription and can't be told apart by pull, so asked counts them together; each pull's own end is told by a status.
 type puller struct {
-	mu        sync.Mutex
+	mu        *sync.Mutex // the buffer's: a delivery changes both
 	pulls     [pullsMax]pull
 	open      int
 	asked     int  // messages that may still come
@@ -53,55 +52,6 @@ type puller struct {
 	limits    limits
 	ended     chan struct{} // a token when the last open pull has ended
 	errors    map[string]uint64
-}
-
-// limits are what the consumer allows, read when it was bound.
-type limits struct {
-	batch    int // messages a request; 0: no limit
-	expires  time.Duration
-	bytes    int
-	capacity int // of messages held, by max_ack_pending; 0: no limit
-	waiting  int // open pulls, of all workers together; 0: no limit
-}
-
-// pullSoon tells the pull loop to see whether there is room.
-func (r *Runner) pullSoon() {
-	if r.roomToPull() > 0 {
-		r.pullAlarm.by(0)
-	}
-}
-
-// roomToPull tells how many messages to ask for now: none, unless it is worth a request.
-func (r *Runner) roomToPull() int {
-	waiting, running := r.buf.count()
-	open, _ := r.conf.count()
-	p := &r.pull
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped || p.open == pullsMax || open > maxOpen || p.limits.waiting > 0 && p.open >= p.limits.waiting {
-		return 0
-	}
-	free := r.cfg.Concurrency + p.prefetch - waiting - running
-	if p.limits.capacity > 0 {
-		free = min(free, p.limits.capacity-waiting-running)
-	}
-	n := free - p.asked
-	// Not one request a message where messages may wait, and not many small ones open at once where they may not.
-	if n < max(1, p.prefetch/2) || 2*p.asked >= free {
-		return 0
-	}
-	return n
-}
-
-// automatic is how many messages may wait beyond those that run: what the slots handle in a few round trips. With a fast handler
-// that is enough never to wait for the network; with a slow one it is none, so that nothing waits long behind another
-// message, and a second worker gets its share.
-func automatic(slots int, handle, confirm time.Duration) int {
-	if handle <= 0 {
-		return 0
-	}
-	wait := min(max(4*confirm, waitMin), waitMax)
-	return min(int(int64(slots)*int64(wait)/int64(handle)), prefetchMax)
 }
 
 // tendPulls is the pull loop's turn: it gives up pulls whose end never came, looks at the consumer where something is wrong, and
@@ -133,17 +83,12 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	if now < wait {
 		return min(next, wait)
 	}
-	if r.cfg.Prefetch == 0 {
-		_, rtt := r.conf.count()
-		auto := automatic(r.cfg.Concurrency, r.buf.average(), rtt)
-		p.mu.Lock()
-		if p.limits.capacity > 0 {
-			auto = min(auto, max(0, p.limits.capacity/2-r.cfg.Concurrency))
-		}
-		p.prefetch = auto
-		p.mu.Unlock()
-	}
-	if n := r.roomToPull(); n > 0 {
+	rtt := r.conf.roundTrip()
+	p.mu.Lock()
+	r.prefetchLocked(rtt)
+	n := r.roomLocked()
+	p.mu.Unlock()
+	if n > 0 {
 		return min(next, r.sendPull(n, now))
 	}
 	if next == never {
@@ -299,64 +244,6 @@ func (r *Runner) suspectConsumer() {
 	r.pull.suspect = true
 	r.pull.mu.Unlock()
 	r.pullAlarm.by(0)
-}
-
-// onPulled takes what arrives on the pull subscription: a delivery, or a status.
-func (r *Runner) onPulled(m *nats.Msg) {
-	st, ok := parseReply(m.Reply)
-	if !ok {
-		if m.Reply == "" {
-			r.onStatus(m)
-		} else {
-			r.log.Error("a delivery whose reply subject is unreadable", zap.String("reply", m.Reply), zap.String("subject", m.Subject))
-		}
-		return
-	}
-	if st.consumerSeq <= r.lastSeq && !r.lookAtConsumer() {
-		return // every delivery of one consumer has a higher number: this may be another of the same name
-	}
-	r.lastSeq = st.consumerSeq
-	p := &r.pull
-	p.mu.Lock()
-	p.asked = max(0, p.asked-1)
-	p.missed = 0
-	p.mu.Unlock()
-	now := r.clock.now()
-	d := newDelivery(m, st, r.cfg.Stream, r.cfg.Consumer)
-	d.received, d.leaseEnd = now, now+r.ackWait
-	stampDue := now + r.stampAfter()
-	d.stampDue = stampDue // from here on the lease loop's
-	switch r.buf.add(d) {
-	case added:
-		r.counters.received.Add(1)
-		if st.deliveries > 1 {
-			r.counters.redelivered.Add(1)
-		}
-		r.leases.by(stampDue)
-	case heldAlready:
-		r.counters.redelivered.Add(1)
-		r.leases.by(now)
-	case runsTooLong:
-		r.counters.redelivered.Add(1)
-		r.passOn(d)
-	case settledAlready:
-		r.counters.redelivered.Add(1)
-		r.counters.skipped.Add(1)
-		r.send(d, d.reply, verdict{kind: acked})
-	case tooLate:
-		r.send(d, d.reply, verdict{kind: returned})
-	}
-	r.pullSoon()
-}
-
-// passOn gives a redelivery back which this process can't take, since its handler for the same message has not ended. The first time
-// at once: the server serves waiting pulls in turn, so another worker is next. When it comes back all the same, later.
-func (r *Runner) passOn(d *delivery) {
-	v := verdict{kind: returned}
-	if d.bounced > 1 {
-		v.delay = r.ackWait
-	}
-	r.send(d, d.reply, v)
 }
 
 func randomWait(base time.Duration) time.Duration { return base + rand.N(4*base) }

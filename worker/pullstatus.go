@@ -90,7 +90,7 @@ func (r *Runner) onStatus(m *nats.Msg) {
 	}
 	r.endPull(int(place), left)
 	r.act(e, code, text)
-	r.pullSoon()
+	r.pullAlarm.by(0)
 }
 
 // act does what the status of an ended pull asks for.

@@ -31,14 +31,24 @@ func parseReply(s string) (stamp, bool) {
 	for range skip {
 		s = s[strings.IndexByte(s, '.')+1:]
 	}
+	return parseNumbers(s)
+}
+
+// parseNumbers reads the five numbers of a reply subject, from what follows the consumer's name.
+func parseNumbers(s string) (stamp, bool) {
 	var v [5]uint64
+	at := 0
 	for i := range v {
-		token, rest, _ := strings.Cut(s, ".")
-		n, ok := parseUint(token)
+		begin := at
+		for at < len(s) && s[at] != '.' {
+			at++
+		}
+		n, ok := parseUint(s[begin:at])
 		if !ok {
 			return stamp{}, false
 		}
-		v[i], s = n, rest
+		v[i] = n
+		at++
 	}
 	return stamp{deliveries: v[0], streamSeq: v[1], consumerSeq: v[2], published: int64(v[3]), pending: v[4]}, true
 }
@@ -51,7 +61,7 @@ func parseUint(s string) (uint64, bool) {
 	var n uint64
 	for i := range len(s) {
 		d := uint64(s[i] - '0')
-		if d > 9 || n > (1<<64-1-d)/10 {
+		if d > 9 || i == 19 && n > (1<<64-1-d)/10 { // 19 digits always fit
 			return 0, false
 		}
 		n = n*10 + d

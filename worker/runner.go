@@ -37,6 +37,7 @@ type Runner struct {
 	lastSeq      uint64 // consumer sequence of the last delivery; the pull subscription's goroutine
 
 	buf       *buffer
+	slab      slab // the pull subscription's goroutine
 	conf      *confirmer
 	pull      puller
 	pullAlarm *alarm
@@ -94,6 +95,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	}
 	r.answers = nc.NewInbox()
 	r.conf = newConfirmer(nc, r.clock, r.answers)
+	r.pull.mu = &r.buf.mu
 	r.pull.ended = make(chan struct{}, 1)
 	r.pull.errors = make(map[string]uint64)
 	return r, nil
@@ -176,6 +178,18 @@ func (r *Runner) at(point string) {
 	if r.hook != nil {
 		r.hook(point)
 	}
+}
+
+// finish takes a message whose handler has returned out of the held set, and has the pull loop ask for more where there is room.
+func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
+	r.buf.mu.Lock()
+	reply, gone = r.buf.finishLocked(d, now, forGood)
+	room := r.roomLocked()
+	r.buf.mu.Unlock()
+	if room > 0 {
+		r.pullAlarm.by(0)
+	}
+	return reply, gone
 }
 
 // fail ends the Runner because it can't go on. The first reason counts.

@@ -84,10 +84,13 @@ func exhausted(reason string) string {
 
 // settle decides what becomes of a message whose handler has returned, takes it out of the held set and tells the server. It is, with
 // send, the only place where an ack, a nak or a term leaves.
-func (r *Runner) settle(d *delivery, err error, took time.Duration) {
-	o := outcome{err: err, cause: d.attempt.returned(), attempt: d.msg.Attempt, age: time.Since(d.msg.Published)}
+func (r *Runner) settle(d *delivery, err error, now time.Duration) {
+	o := outcome{err: err, cause: d.attempt.returned(now), attempt: d.msg.Attempt}
+	if err != nil {
+		o.age = time.Since(d.msg.Published)
+	}
 	v := judge(o, r.policy, r.cfg.MaxAttempts)
-	reply, gone := r.buf.finish(d, took, v.kind == acked || v.kind == givenUp)
+	reply, gone := r.finish(d, now, v.kind == acked || v.kind == givenUp)
 	if gone && v.kind != acked {
 		v = verdict{kind: late} // handed back, or its lease is lost
 	}
@@ -103,8 +106,7 @@ func (r *Runner) settle(d *delivery, err error, took time.Duration) {
 	if v.kind == givenUp {
 		r.giveUp(d, v, err)
 	}
-	r.send(d, reply, v)
-	r.pullSoon()
+	r.send(d, reply, v, now)
 }
 
 // giveUp is where a message that can't be handled is kept before it is terminated. For now it is only terminated and logged.
@@ -115,7 +117,7 @@ func (r *Runner) giveUp(d *delivery, v verdict, err error) {
 }
 
 // send tells the server a verdict. Nothing here uses a context, so that nothing which ends a handler or the Runner ends a settlement.
-func (r *Runner) send(d *delivery, reply string, v verdict) {
+func (r *Runner) send(d *delivery, reply string, v verdict, now time.Duration) {
 	var body []byte
 	switch v.kind {
 	case acked:
@@ -140,7 +142,11 @@ func (r *Runner) send(d *delivery, reply string, v verdict) {
 		}
 		return
 	}
-	r.conf.send(reply, body, d.msg.Sequence, v.kind == retried || v.kind == returned, v.delay)
+	if v.kind == acked {
+		r.conf.ack(reply, d.msg.Sequence, now)
+		return
+	}
+	r.conf.settle(reply, body, d.msg.Sequence, v.kind == retried || v.kind == returned, v.delay, now)
 }
 
 // logFailure writes the one line that a failure gets.

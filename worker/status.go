@@ -153,7 +153,7 @@ func (c *counters) read(to *Counts) {
 func (c *confirmer) read(to *Counts) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	to.Resends, to.Unconfirmed, to.Unknown = c.stats.resends, uint64(c.open), c.stats.givenUp
+	to.Resends, to.Unconfirmed, to.Unknown = c.stats.resends, uint64(c.open.Load()), c.stats.givenUp
 }
 
 // Look asks the server where the consumer stands, and keeps the answer for Status. It may be called from when Run has bound the

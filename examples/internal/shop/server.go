@@ -189,7 +189,7 @@ type lockResult struct {
 }
 
 func lockStore() (*storeLock, error) {
-	if err := os.MkdirAll(storeDir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
 		return nil, unavailable("no NATS server, and no place for the files of one: %v; run it in a folder that you may write to, or set NATS_URL", err)
 	}
 	l := &storeLock{got: make(chan lockResult), gone: make(chan struct{})}

@@ -44,15 +44,20 @@ func TestPrepareByManyAtOnceSeedsOnce(t *testing.T) {
 			t.Errorf("message %d is %s %s, want %s %s", i+1, m.Subject, m.Data, e.subject, e.data)
 		}
 	}
-	// Nothing is put into a stream that was emptied.
+}
+
+func TestPreparePutsNothingInAStreamThatWasEmptied(t *testing.T) {
+	t.Parallel()
+	s := testutil.Server(t)
+	stream := s.Events(t, 1)
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := prepare(t.Context(), js, 10*time.Second, silent); err != nil {
+	if err := prepare(t.Context(), s.JetStream(t), 10*time.Second, silent); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := stream.Info(t.Context()); err != nil || info.State.LastSeq != uint64(len(seeds)) {
-		t.Fatalf("after a purge: last sequence %d, %v; want %d", info.State.LastSeq, err, len(seeds))
+	if info, err := stream.Info(t.Context()); err != nil || info.State.LastSeq != 1 {
+		t.Fatalf("last sequence %d, %v; want 1", info.State.LastSeq, err)
 	}
 }
 

@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// onPulled takes what arrives on the pull subscription: a delivery, or a status.
+func (r *Runner) onPulled(m *nats.Msg) {
+	st, ok := r.readReply(m.Reply)
+	if !ok {
+		if m.Reply == "" {
+			r.onStatus(m)
+		} else {
+			r.log.Error("a delivery whose reply subject is unreadable", zap.String("reply", m.Reply), zap.String("subject", m.Subject))
+		}
+		return
+	}
+	if st.consumerSeq <= r.lastSeq && !r.lookAtConsumer() {
+		return // every delivery of one consumer has a higher number: this may be another of the same name
+	}
+	r.lastSeq = st.consumerSeq
+	now := r.clock.now()
+	d := r.slab.next()
+	d.read(m, st, r.cfg.Stream, r.cfg.Consumer)
+	d.received, d.leaseEnd = now, now+r.ackWait
+	arrival, stampDue := r.arrived(d, now)
+	switch arrival {
+	case added:
+		r.counters.received.Add(1)
+		if st.deliveries > 1 {
+			r.counters.redelivered.Add(1)
+		}
+		r.leases.by(stampDue)
+	case heldAlready:
+		r.counters.redelivered.Add(1)
+		r.leases.by(now)
+	case runsTooLong:
+		r.counters.redelivered.Add(1)
+		r.passOn(d)
+	case settledAlready:
+		r.counters.redelivered.Add(1)
+		r.counters.skipped.Add(1)
+		r.send(d, d.reply, verdict{kind: acked}, r.clock.now())
+	case tooLate:
+		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
+	}
+}
+
+// readReply reads a delivery's reply subject. One in another form than a server gives to its own clients has come a longer way, on which
+// acks may be lost one by one.
+func (r *Runner) readReply(reply string) (stamp, bool) {
+	if numbers, direct := strings.CutPrefix(reply, r.subjects.replies); direct {
+		return parseNumbers(numbers)
+	}
+	st, ok := parseReply(reply)
+	if ok {
+		r.conf.noRuns()
+	}
+	return st, ok
+}
+
+// arrived takes a delivery in, and has the pull loop ask for more where there is room. It returns what the buffer said, and when the lease is
+// extended first: d itself is other goroutines' from here on.
+func (r *Runner) arrived(d *delivery, now time.Duration) (arrival, time.Duration) {
+	p := &r.pull
+	p.mu.Lock()
+	p.asked = max(0, p.asked-1)
+	p.missed = 0
+	stampDue := now + stampAfter(r.buf.avg, r.ackWait)
+	d.stampDue = stampDue
+	a := r.buf.addLocked(d)
+	room := r.roomLocked()
+	p.mu.Unlock()
+	if room > 0 {
+		r.pullAlarm.by(0)
+	}
+	return a, stampDue
+}
+
+// passOn gives a redelivery back which this process can't take, since its handler for the same message has not ended. The first time
+// at once: the server serves waiting pulls in turn, so another worker is next. When it comes back all the same, later.
+func (r *Runner) passOn(d *delivery) {
+	v := verdict{kind: returned}
+	if d.bounced > 1 {
+		v.delay = r.ackWait
+	}
+	r.send(d, d.reply, v, r.clock.now())
+}

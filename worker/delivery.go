@@ -1,0 +1,93 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/nats-io/nats.go"
+)
+
+// delivery is a message that this process holds: it waits for a slot, or a handler runs. Its fields belong to the slot that
+// runs it, except those below mu, which the buffer's lock guards.
+type delivery struct {
+	attempt   attempt
+	msg       ackfloor.Message
+	published int64 // with the sequence, what tells a message from one of a re-created stream
+
+	// guarded by buffer.mu
+	reply    string        // of its newest delivery
+	received time.Duration // when that came
+	running  bool          // a handler has it, since started; else it waits
+	started  time.Duration
+	stampDue time.Duration // when its lease has to be extended next
+	leaseEnd time.Duration // until then the server won't give it to another
+	gone     bool          // the lease is lost, or it was handed back: no longer ours
+	expired  bool          // the handle timeout has passed: its lease is not extended
+	bounced  int           // redeliveries that were passed on to another worker
+}
+
+// slabSize is how many deliveries are allocated at once. A handler that keeps a message for long keeps its neighbours in memory too, so it is small.
+const slabSize = 8
+
+// slab hands out deliveries, for one goroutine.
+type slab struct{ free []delivery }
+
+func (s *slab) next() *delivery {
+	if len(s.free) == 0 {
+		s.free = make([]delivery, slabSize)
+	}
+	d := &s.free[0]
+	s.free = s.free[1:]
+	return d
+}
+
+// read fills a delivery with what the server sent.
+func (d *delivery) read(m *nats.Msg, st stamp, stream, consumer string) {
+	*d = delivery{
+		msg: ackfloor.Message{
+			Subject:   m.Subject,
+			Data:      m.Data,
+			Header:    m.Header,
+			Stream:    stream,
+			Consumer:  consumer,
+			Sequence:  st.streamSeq,
+			Attempt:   int(st.deliveries),
+			Published: st.time(),
+			Pending:   st.pending,
+		},
+		published: st.published,
+		reply:     m.Reply,
+	}
+}
+
+// fifo is a queue in a ring that grows.
+type fifo struct {
+	ring []*delivery
+	head int
+	n    int
+}
+
+func (q *fifo) len() int { return q.n }
+
+func (q *fifo) push(d *delivery) {
+	if q.n == len(q.ring) {
+		grown := make([]*delivery, max(64, 2*q.n)) // a power of two: the index is a mask away
+		for i := range q.n {
+			grown[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
+		}
+		q.ring, q.head = grown, 0
+	}
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = d
+	q.n++
+}
+
+func (q *fifo) pop() *delivery {
+	if q.n == 0 {
+		return nil
+	}
+	d := q.ring[q.head]
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.n--
+	return d
+}

@@ -1,0 +1,57 @@
+package worker
+
+import "time"
+
+// limits are what the consumer allows, read when it was bound, and again after a change.
+type limits struct {
+	batch    int // messages a request; 0: no limit
+	expires  time.Duration
+	bytes    int
+	capacity int // of messages held, by max_ack_pending; 0: no limit
+	waiting  int // open pulls, of all workers together; 0: no limit
+}
+
+// roomLocked tells how many messages to ask for now: none, unless it is worth a request.
+func (r *Runner) roomLocked() int {
+	p := &r.pull
+	held := len(r.buf.held)
+	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
+		return 0
+	}
+	free := r.cfg.Concurrency + p.prefetch - held
+	if p.limits.capacity > 0 {
+		free = min(free, p.limits.capacity-held)
+	}
+	n := free - p.asked
+	// Not one request a message where messages may wait, and not many small ones open at once where they may not.
+	if n < max(1, p.prefetch/2) || 2*p.asked >= free {
+		return 0
+	}
+	if r.conf.open.Load() > maxOpen {
+		return 0
+	}
+	return n
+}
+
+// prefetchLocked sets how many messages may wait, anew for each pull, where that is automatic.
+func (r *Runner) prefetchLocked(confirm time.Duration) {
+	if r.cfg.Prefetch > 0 {
+		return
+	}
+	p := &r.pull
+	p.prefetch = automatic(r.cfg.Concurrency, r.buf.avg, confirm)
+	if p.limits.capacity > 0 {
+		p.prefetch = min(p.prefetch, max(0, p.limits.capacity/2-r.cfg.Concurrency))
+	}
+}
+
+// automatic is how many messages may wait beyond those that run: what the slots handle in a few round trips. With a fast handler
+// that is enough never to wait for the network; with a slow one it is none, so that nothing waits long behind another
+// message, and a second worker gets its share.
+func automatic(slots int, handle, confirm time.Duration) int {
+	if handle <= 0 {
+		return 0
+	}
+	wait := min(max(4*confirm, waitMin), waitMax)
+	return min(int(int64(slots)*int64(wait)/int64(handle)), prefetchMax)
+}
