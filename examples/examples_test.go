@@ -126,10 +126,12 @@ func TestThreeAtOnce(t *testing.T) {
 			}
 			p := at[home]
 			p.floors(t, floors)
-			stream, err := p.jetStream(t).Stream(t.Context(), "EVENTS")
+			js, leave := p.jetStream(t)
+			stream, err := js.Stream(t.Context(), "EVENTS")
 			if err != nil {
 				t.Fatal(err)
 			}
+			leave()
 			if n := stream.CachedInfo().State.LastSeq; n != 8 {
 				t.Errorf("the stream holds %d events, want 8", n)
 			}

@@ -216,19 +216,19 @@ func (e *example) stop(t *testing.T, resumeAt int) {
 	e.sees(t, fmt.Sprintf(`(?m)resume at %d$`, resumeAt))
 }
 
-// conn connects to the server on the place's address.
-func (p place) jetStream(t *testing.T) jetstream.JetStream {
+// jetStream connects to the server on the place's address. leave closes the connection: the server waits a while for who is on it.
+func (p place) jetStream(t *testing.T) (js jetstream.JetStream, leave func()) {
 	t.Helper()
 	nc, err := nats.Connect("nats://" + p.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
+	js, err = jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return js
+	return js, nc.Close
 }
 
 // nats runs the nats command against the server on the place's address.
@@ -248,7 +248,8 @@ func (p place) nats(t *testing.T, args ...string) string {
 // floors checks where consumers of EVENTS stand, with nothing outstanding and nothing pending, by the API and by the nats command.
 func (p place) floors(t *testing.T, want map[string]uint64) {
 	t.Helper()
-	js := p.jetStream(t)
+	js, leave := p.jetStream(t)
+	defer leave()
 	for name, floor := range want {
 		c, err := js.Consumer(t.Context(), "EVENTS", name)
 		if err != nil {

@@ -265,8 +265,9 @@ func (r *reader) noneTwiceNoneSkipped(t *testing.T) {
 	if r.server == nil {
 		r.startServer(t, step{command: "nats-server -js -sd " + tutorialStore, output: []string{"...", "... Server is ready"}})
 	}
-	p := place{addr: r.addr}
-	stream, err := p.jetStream(t).Stream(t.Context(), "EVENTS")
+	js, leave := place{addr: r.addr}.jetStream(t)
+	defer leave()
+	stream, err := js.Stream(t.Context(), "EVENTS")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 func (r *Runner) onPulled(m *nats.Msg) {
 	st, ok := r.readReply(m.Reply)
 	if !ok {
+		defer r.buf.wake() // a message before this one may have left it to the next
 		if m.Reply == "" {
 			r.onStatus(m)
 		} else {
@@ -20,6 +21,7 @@ func (r *Runner) onPulled(m *nats.Msg) {
 		return
 	}
 	if st.consumerSeq <= r.lastSeq && !r.lookAtConsumer() {
+		r.buf.wake()
 		return // every delivery of one consumer has a higher number: this may be another of the same name
 	}
 	r.lastSeq = st.consumerSeq
@@ -73,12 +75,24 @@ func (r *Runner) arrived(d *delivery, now time.Duration) (arrival, time.Duration
 	stampDue := now + stampAfter(r.buf.avg, r.ackWait)
 	d.stampDue = stampDue
 	a := r.buf.addLocked(d)
-	room := r.roomLocked()
+	if r.buf.sleepyLocked() && (r.buf.queue.len() >= wakeAt || r.lastArrived()) {
+		r.buf.wakeLocked()
+	}
+	ask, room := r.askLocked(now)
 	p.mu.Unlock()
-	if room > 0 {
-		r.pullAlarm.by(0)
+	if room {
+		r.post(ask)
 	}
 	return a, stampDue
+}
+
+// wakeAt is how many messages of a burst are taken in before a slot is woken for them: with handlers that do nothing, waking is what costs.
+const wakeAt = 8
+
+// lastArrived tells whether no further message has arrived behind the one that is being taken in: then it is the last of its burst.
+func (r *Runner) lastArrived() bool {
+	n, _, err := r.pullSub.Pending() // counts the present one
+	return n <= 1 || err != nil
 }
 
 // passOn gives a redelivery back which this process can't take, since its handler for the same message has not ended. The first time

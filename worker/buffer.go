@@ -73,7 +73,6 @@ func (b *buffer) addLocked(d *delivery) arrival {
 	b.top = max(b.top, seq)
 	b.held[seq] = d
 	b.queue.push(d)
-	b.wakeLocked()
 	return added
 }
 
@@ -89,11 +88,21 @@ func (b *buffer) serverMayHaveForgotten(now time.Duration) {
 // wakeLocked wakes one slot if there is work for one, and leaves it to that slot to wake the next: a burst wakes as many slots as its
 // handlers need, and a handler that does nothing keeps one awake (a signal a message costs a fifth of the throughput).
 func (b *buffer) wakeLocked() {
-	if b.queue.len() > 0 && b.idle > b.waking && b.waking == 0 {
+	if b.queue.len() > 0 && b.sleepyLocked() {
 		b.waking++
 		b.more.Signal()
 	}
 }
+
+// wake wakes a slot if there is work for one.
+func (b *buffer) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wakeLocked()
+}
+
+// sleepyLocked tells whether there is a slot to wake: one waits, and none is on its way.
+func (b *buffer) sleepyLocked() bool { return b.idle > b.waking && b.waking == 0 }
 
 // take waits for the next message for a slot and marks it as running. It returns nil when nothing more will come.
 // now is the caller's time, so that the clock is read once a message.
@@ -213,11 +222,4 @@ func (b *buffer) count() (waiting, running int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.held) - b.running, b.running
-}
-
-// average returns the moving average of a handler's time, 0 before the first.
-func (b *buffer) average() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.avg
 }

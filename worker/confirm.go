@@ -50,12 +50,12 @@ type confirmer struct {
 	inbox string
 	alarm *alarm
 	open  atomic.Int64 // messages settled and not confirmed
+	rtt   atomic.Int64 // nanoseconds, moving average
 
 	mu    sync.Mutex
 	all   []*settlement // by place
 	free  []*settlement // the one used last on top
 	runs  runs
-	rtt   time.Duration
 	stats confirmStats
 	empty chan struct{} // a token when open has become 0
 }
@@ -185,7 +185,8 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 		return
 	}
 	if s.tries == 1 {
-		c.rtt += (now - s.first - c.rtt) / 16
+		rtt := c.rtt.Load()
+		c.rtt.Store(rtt + (int64(now-s.first)-rtt)/16)
 	}
 	c.trustLocked(s, now)
 	c.stats.confirmed += uint64(1 + len(s.run))
@@ -260,11 +261,7 @@ func (c *confirmer) resendAll() {
 }
 
 // roundTrip returns the moving average of the time that a confirmation takes.
-func (c *confirmer) roundTrip() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rtt
-}
+func (c *confirmer) roundTrip() time.Duration { return time.Duration(c.rtt.Load()) }
 
 // unanswered tells whether a settlement was sent again for want of an answer.
 func (c *confirmer) unanswered() bool {

@@ -22,7 +22,8 @@ const (
 	waitMin      = 10 * time.Millisecond  // how long a message may wait behind others, automatic prefetch: at least,
 	waitMax      = 250 * time.Millisecond // and at the most; between them four times what a confirmation takes
 	pullsMax     = 64                     // open pulls
-	longPull     = 2 * time.Second        // pulls that stay open longer ask for heartbeats
+	longPull     = 2 * time.Second        // pulls that stay open longer ask for heartbeats,
+	heartbeatMax = 5 * time.Second        // as often as this at least
 	anySize      = 1 << 30                // bytes, more than a message may have: the server tells the end of a full pull only if it has a limit
 	lookEvery    = 500 * time.Millisecond // while no pull is open, which would be told of a deletion, the consumer is looked at
 )
@@ -83,13 +84,11 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	if now < wait {
 		return min(next, wait)
 	}
-	rtt := r.conf.roundTrip()
 	p.mu.Lock()
-	r.prefetchLocked(rtt)
-	n := r.roomLocked()
+	ask, room := r.askLocked(now)
 	p.mu.Unlock()
-	if n > 0 {
-		return min(next, r.sendPull(n, now))
+	if room {
+		return min(next, r.post(ask))
 	}
 	if next == never {
 		return now + lookEvery
@@ -107,10 +106,26 @@ func (r *Runner) unwatched(now time.Duration) bool {
 	return now-r.pull.watched >= lookEvery
 }
 
-// sendPull asks for n messages, fewer where the consumer's limits say so.
-func (r *Runner) sendPull(n int, now time.Duration) (deadline time.Duration) {
+// ask is a pull that is to be sent.
+type ask struct {
+	place int
+	batch int
+	body  []byte
+	alive time.Duration // when it is given up unless something comes
+}
+
+// askLocked opens a pull for what there is room for, if that is worth a request now. Whoever makes room asks: a message that arrives, a
+// handler that ends, the pull loop. The loop alone asks where something has to be waited for or looked at first.
+func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 	p := &r.pull
-	p.mu.Lock()
+	if p.suspect || now < p.notBefore || r.roomLocked() == 0 {
+		return ask{}, false
+	}
+	r.prefetchLocked(r.conf.roundTrip())
+	n := r.roomLocked()
+	if n == 0 {
+		return ask{}, false
+	}
 	expiry, bytes := r.cfg.PullExpiry, r.cfg.PullBytes
 	if p.limits.batch > 0 {
 		n = min(n, p.limits.batch)
@@ -127,40 +142,52 @@ func (r *Runner) sendPull(n int, now time.Duration) (deadline time.Duration) {
 			bytes = 0 // the limit allows no more, and none at all; but then no status tells the pull's end, and it counts as lost
 		}
 	}
-	place := 0
-	for place < pullsMax-1 && p.pulls[place].open {
-		place++
+	a := ask{batch: n, alive: now + expiry + pullMargin}
+	for p.pulls[a.place].open {
+		a.place++ // roomLocked has seen to it that one is free
 	}
-	rec := pull{open: true, batch: n, deadline: now + expiry + pullMargin}
-	body := make([]byte, 0, 96)
-	body = append(body, `{"batch":`...)
-	body = strconv.AppendInt(body, int64(n), 10)
-	body = append(body, `,"expires":`...)
-	body = strconv.AppendInt(body, expiry.Nanoseconds(), 10)
-	if bytes > 0 {
-		body = append(body, `,"max_bytes":`...)
-		body = strconv.AppendInt(body, int64(bytes), 10)
-	}
-	rec.alive = rec.deadline
+	rec := pull{open: true, batch: n, deadline: a.alive}
+	var heartbeat time.Duration
 	if expiry > longPull {
-		hb := min(expiry/2, 5*time.Second)
-		rec.alive = now + 2*hb + pullMargin
-		body = append(body, `,"idle_heartbeat":`...)
-		body = strconv.AppendInt(body, hb.Nanoseconds(), 10)
+		heartbeat = min(expiry/2, heartbeatMax)
+		a.alive = now + 2*heartbeat + pullMargin
 	}
-	body = append(body, '}')
-	p.pulls[place] = rec
+	rec.alive = a.alive
+	a.body = pullBody(n, bytes, expiry, heartbeat)
+	p.pulls[a.place] = rec
 	p.open++
 	p.asked += n
-	p.mu.Unlock()
-	if err := r.nc.PublishRequest(r.subjects.next, r.pullSubjects[place], body); err != nil {
-		r.endPull(place, n)
+	return a, true
+}
+
+// pullBody is the request of a pull (nats-server 2.15, JSApiConsumerGetNextRequest).
+func pullBody(batch, bytes int, expiry, heartbeat time.Duration) []byte {
+	b := make([]byte, 0, 128)
+	number := func(name string, n int64) {
+		if n > 0 {
+			b = append(append(append(b, `,"`...), name...), `":`...)
+			b = strconv.AppendInt(b, n, 10)
+		}
+	}
+	number("batch", int64(batch))
+	number("expires", expiry.Nanoseconds())
+	number("max_bytes", int64(bytes))
+	number("idle_heartbeat", heartbeat.Nanoseconds())
+	b[0] = '{'
+	return append(b, '}')
+}
+
+// post sends a pull and returns when it is given up unless something comes.
+func (r *Runner) post(a ask) time.Duration {
+	if err := r.nc.PublishRequest(r.subjects.next, r.pullSubjects[a.place], a.body); err != nil {
+		r.endPull(a.place, a.batch)
 		if errors.Is(err, nats.ErrConnectionClosed) {
 			r.fail(fmt.Errorf("worker: the connection is closed for good: %w", err))
 		}
-		return now + askAgainWait
+		return r.clock.now() + askAgainWait
 	}
-	return rec.alive
+	r.pullAlarm.by(a.alive)
+	return a.alive
 }
 
 // giveUpPulls drops pulls whose end is overdue: the server never got them, or lost them. It returns when the next one will be, and whether there was one.

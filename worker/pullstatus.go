@@ -78,7 +78,7 @@ func (r *Runner) onStatus(m *nats.Msg) {
 	p.mu.Lock()
 	rec := &p.pulls[place]
 	if e == alive {
-		rec.alive = min(now+2*5*time.Second+pullMargin, rec.deadline)
+		rec.alive = min(now+2*heartbeatMax+pullMargin, rec.deadline)
 		p.missed = 0
 		p.mu.Unlock()
 		return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/retry"
 	"github.com/ackfloor/ackfloor/testutil"
 )
 
@@ -16,10 +17,7 @@ import (
 func TestShortOutageIsOutlived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 20)
-		defaults := func(c *Config) {
-			c.RetrySchedule, c.MaxAttempts, c.Concurrency, c.AckWait = "", 0, 0, 0
-			*c = Config{Stream: c.Stream, Consumer: c.Consumer, Logger: c.Logger}
-		}
+		defaults := func(c *Config) { *c = Config{Stream: c.Stream, Consumer: c.Consumer, Logger: c.Logger} }
 		began := time.Now()
 		w := r.start(ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error {
 			if time.Since(began) < 700*time.Millisecond {
@@ -137,8 +135,7 @@ func TestAttemptsEnd(t *testing.T) {
 // A slot outlives its handler's end of the goroutine: with one slot, ten in a row and then good ones.
 func TestSlotSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testutil.Bubble(t)
-		r := newRig(t, s, 20)
+		r := newRig(t, testutil.Bubble(t), 20)
 		handlers := map[string]ackfloor.Handler{}
 		for i := range 10 {
 			handlers[fmt.Sprint(i)] = testutil.Goexit()
@@ -156,16 +153,44 @@ func TestSlotSurvivesGoexit(t *testing.T) {
 	})
 }
 
+type brokenError struct{ text string }
+
+func (e *brokenError) Error() string { return e.text }
+
+// A nil pointer returned as an error, and a policy that panics, are failures of their message: neither ends the process, the slot or the others.
+func TestUserCodeThatPanicsWhileSettling(t *testing.T) {
+	panics := func(int, error) (time.Duration, bool) { panic("in the policy") }
+	for name, broken := range map[string]struct {
+		err    error
+		policy retry.Policy
+	}{"a nil pointer": {(*brokenError)(nil), nil}, "a nil Permanent": {(*ackfloor.PermanentError)(nil), nil}, "the policy": {errWork, panics}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, testutil.Bubble(t), 3)
+				h := testutil.ByData(map[string]ackfloor.Handler{"1": testutil.Fail(-1, broken.err)}, testutil.Succeed())
+				w := r.start(h, func(c *Config) { c.Concurrency, c.MaxAttempts, c.Retry = 1, 2, broken.policy })
+				r.floor(3, 10*time.Second)
+				w.ok(w.end())
+				if n := r.calls.Count(2); n != 2 || r.calls.Distinct() != 3 {
+					t.Errorf("%d attempts, %d messages", n, r.calls.Distinct())
+				}
+				if c := w.Status().Counts; c.Terminated != 1 || c.Retried != 1 || c.Acked != 2 || r.logged("given up") != 1 {
+					t.Errorf("counted %+v", c)
+				}
+			})
+		})
+	}
+}
+
 // D3: failures that wait for their retry count against max_ack_pending. It is warned of, it shows, and the good ones come when the first
 // delay has passed: M failures every d.
 func TestWaitingFailuresStarveOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 5 * time.Second
 		r := newRig(t, testutil.Bubble(t), 110)
-		bad := func(m *ackfloor.Message) bool { return m.Sequence <= 10 }
 		began := time.Now()
 		w := r.start(ackfloor.HandlerFunc(func(_ context.Context, m *ackfloor.Message) error {
-			if bad(m) {
+			if m.Sequence <= 10 {
 				return errWork
 			}
 			return nil

@@ -184,10 +184,10 @@ func (r *Runner) at(point string) {
 func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
 	r.buf.mu.Lock()
 	reply, gone = r.buf.finishLocked(d, now, forGood)
-	room := r.roomLocked()
+	ask, room := r.askLocked(now)
 	r.buf.mu.Unlock()
-	if room > 0 {
-		r.pullAlarm.by(0)
+	if room {
+		r.post(ask)
 	}
 	return reply, gone
 }

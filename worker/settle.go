@@ -2,6 +2,8 @@ package worker
 
 import (
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/ackfloor/ackfloor"
@@ -82,6 +84,40 @@ func exhausted(reason string) string {
 	return "exhausted"
 }
 
+// judged is judge, which calls code of the user: the policy, and methods of errors, where a nil pointer in an error is a common slip. A
+// panic there is a failure of this message alone.
+func (r *Runner) judged(o outcome) (v verdict) {
+	if o.err == nil {
+		return verdict{kind: acked}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			r.counters.panics.Add(1)
+			r.log.Error("the retry policy, or a method of the error, panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			v = verdict{kind: retried, delay: r.ackWait, reason: "panicked"}
+			if o.attempt >= r.cfg.MaxAttempts {
+				v = verdict{kind: givenUp, reason: exhausted(v.reason)}
+			}
+		}
+	}()
+	return judge(o, r.policy, r.cfg.MaxAttempts)
+}
+
+// errorFields tells an error without secrets, and the stack of a panic, also where a method of the error panics itself.
+func errorFields(err error) (fields []zap.Field) {
+	defer func() {
+		if p := recover(); p != nil {
+			fields = []zap.Field{zap.String("error", fmt.Sprintf("%T, a method of which panicked: %v", err, p))}
+		}
+	}()
+	fields = []zap.Field{zap.String("error", redact(err.Error()))}
+	var panicked *ackfloor.PanicError
+	if errors.As(err, &panicked) && panicked.Stack != nil {
+		fields = append(fields, zap.ByteString("stack", panicked.Stack))
+	}
+	return fields
+}
+
 // settle decides what becomes of a message whose handler has returned, takes it out of the held set and tells the server. It is, with
 // send, the only place where an ack, a nak or a term leaves.
 func (r *Runner) settle(d *delivery, err error, now time.Duration) {
@@ -89,7 +125,7 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 	if err != nil {
 		o.age = time.Since(d.msg.Published)
 	}
-	v := judge(o, r.policy, r.cfg.MaxAttempts)
+	v := r.judged(o)
 	reply, gone := r.finish(d, now, v.kind == acked || v.kind == givenUp)
 	if gone && v.kind != acked {
 		v = verdict{kind: late} // handed back, or its lease is lost
@@ -151,11 +187,7 @@ func (r *Runner) send(d *delivery, reply string, v verdict, now time.Duration) {
 
 // logFailure writes the one line that a failure gets.
 func (r *Runner) logFailure(d *delivery, v verdict, err error) {
-	fields := append(describe(d), zap.String("error", redact(err.Error())))
-	var p *ackfloor.PanicError
-	if errors.As(err, &p) && p.Stack != nil {
-		fields = append(fields, zap.ByteString("stack", p.Stack))
-	}
+	fields := append(describe(d), errorFields(err)...)
 	switch v.kind {
 	case retried:
 		r.log.Warn("failed: will be tried again", append(fields, zap.String("reason", v.reason), zap.Duration("delay", v.delay))...)
