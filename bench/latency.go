@@ -25,7 +25,7 @@ func latency(ctx context.Context, b *bed, opt options) (map[string][]run, error)
 	}
 	n := max(1, int(opt.latencyFor.Seconds()*latencyRate))
 	runs := make(map[string][]run)
-	for round := range opt.rounds {
+	for round := range opt.turns {
 		for _, who := range opt.who {
 			if !latencyNames[who.name] {
 				continue
@@ -85,7 +85,7 @@ func (r run) percentile(p int) time.Duration {
 
 func latencyTable(w *table, opt options, runs map[string][]run) {
 	w.title("Latency: publish to handler, %d single messages a second for %v, %d rounds, medians in µs; x: against consume in the same round",
-		latencyRate, opt.latencyFor, opt.rounds)
+		latencyRate, opt.latencyFor, opt.turns)
 	w.row("contestant", "p50", "x", "p99", "x", "max")
 	at := func(p int) func(run) float64 {
 		return func(r run) float64 { return float64(r.percentile(p)) / float64(time.Microsecond) }

@@ -21,6 +21,7 @@ type options struct {
 	who        []contestant
 	n          int
 	rounds     int
+	turns      int // latency: rounds
 	latencyFor time.Duration
 	memoryN    int
 	drains     int
@@ -53,8 +54,9 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	modes := f.String("mode", "all", "what to measure: throughput, latency, memory, drain, comma-separated, or all")
 	only := f.String("only", "", "contestants, comma-separated; without it all (ratios need consume)")
-	f.IntVar(&opt.n, "n", 200_000, "throughput: messages a turn")
-	f.IntVar(&opt.rounds, "rounds", 5, "throughput and latency: turns of each contestant")
+	f.IntVar(&opt.n, "n", 100_000, "throughput: messages a turn")
+	f.IntVar(&opt.rounds, "rounds", 15, "throughput: turns of each contestant")
+	f.IntVar(&opt.turns, "latency-rounds", 5, "latency: turns of each contestant")
 	f.DurationVar(&opt.latencyFor, "latency-for", 10*time.Second, "latency: how long a turn is")
 	f.IntVar(&opt.memoryN, "memory-n", 1_000_000, "memory: messages")
 	f.IntVar(&opt.drains, "drains", 20, "drain: how many")
@@ -65,7 +67,7 @@ func parseOptions(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return opt, err
 	}
-	if f.NArg() > 0 || opt.n < 1 || opt.rounds < 1 || opt.memoryN < 1 || opt.drains < 1 || opt.latencyFor < time.Millisecond {
+	if f.NArg() > 0 || opt.n < 1 || opt.rounds < 1 || opt.turns < 1 || opt.memoryN < 1 || opt.drains < 1 || opt.latencyFor < time.Millisecond {
 		return opt, fmt.Errorf("every number has to be above 0, and there are no arguments but flags")
 	}
 	for _, m := range measures {

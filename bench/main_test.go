@@ -17,7 +17,7 @@ import (
 // TestCommand runs everything once with small numbers: every row is there, every message was counted, every profile written.
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
-	opt, err := parseOptions([]string{"-server", testutil.ServerBinary(t), "-dir", dir, "-n", "2000", "-rounds", "1", "-latency-for", "200ms",
+	opt, err := parseOptions([]string{"-server", testutil.ServerBinary(t), "-dir", dir, "-n", "2000", "-rounds", "1", "-latency-rounds", "1", "-latency-for", "200ms",
 		"-memory-n", "3000", "-drains", "1", "-cpuprofile", filepath.Join(dir, "prof"), "-memprofile", filepath.Join(dir, "prof")})
 	if err != nil {
 		t.Fatal(err)

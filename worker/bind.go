@@ -250,6 +250,7 @@ func (r *Runner) logStart() {
 		zap.Int("ack_pending", info.NumAckPending), zap.Uint64("pending", info.NumPending),
 		zap.Int("concurrency", r.cfg.Concurrency), zap.String("prefetch", prefetch),
 		zap.Duration("ack_wait", info.Config.AckWait), zap.Int("max_ack_pending", info.Config.MaxAckPending), zap.String("ack", r.cfg.Ack),
+		zap.Int("max_attempts", r.cfg.MaxAttempts), zap.String("given_up_messages_are", "terminated"),
 	}
 	if r.bound.created {
 		r.log.Info("working on a new consumer", fields...)

@@ -30,7 +30,7 @@ type Config struct {
 	HandleTimeout time.Duration `env:"HANDLE_TIMEOUT" envDefault:"5m" usage:"one attempt's limit; its lease is not extended past it" accepts:"a duration, such as 5m"`
 	MaxAttempts   int           `env:"MAX_ATTEMPTS" envDefault:"10" usage:"attempts before a message is given up" accepts:"a whole number from 1"`
 	RetrySchedule string        `env:"RETRY" envDefault:"1s..5m" usage:"delays between attempts: exponential from..to with full jitter, or a list" accepts:"from..to or a list such as 1s,10s,1m"`
-	DeadLetter    string        `env:"DEAD_LETTER" shown:"<STREAM>_DLQ" usage:"stream of the dead letters; off only terminates" accepts:"a stream name, or off"`
+	DeadLetter    string        `env:"DEAD_LETTER" shown:"<STREAM>_DLQ" usage:"stream of the dead letters, or off; this version only terminates and logs, whatever it says" accepts:"a stream name, or off"`
 	Ack           string        `env:"ACK" envDefault:"confirm" usage:"confirm, or send for plain acks" accepts:"confirm or send"`
 	PullExpiry    time.Duration `env:"PULL_EXPIRY" envDefault:"1s" usage:"how long an unfilled pull stays open, so how long an idle drain may take" accepts:"a duration of at least 100ms, such as 1s"`
 	PullBytes     int           `env:"PULL_BYTES" envDefault:"16777216" usage:"bytes that one pull asks for at the most; a larger message is fetched alone" accepts:"a whole number of bytes from 1024"`
@@ -38,7 +38,7 @@ type Config struct {
 
 	StartupTimeout time.Duration `env:"STARTUP_TIMEOUT" envDefault:"1m" usage:"how long it waits for the server, the stream, the consumer" accepts:"a duration, such as 1m"`
 	ExitWhenIdle   bool          `env:"EXIT_WHEN_IDLE" envDefault:"false" usage:"end with 0 once the consumer has nothing pending" accepts:"true or false"`
-	HTTPAddr       string        `env:"HTTP_ADDR" shown:"off" usage:"health, metrics, status page" accepts:"host:port, or off"`
+	HTTPAddr       string        `env:"HTTP_ADDR" shown:"off" usage:"where a part that serves health, metrics or a status page listens; the worker itself serves nothing" accepts:"host:port, or off"`
 	LogLevel       string        `env:"LOG_LEVEL" envDefault:"info" usage:"debug, info, warn, error" accepts:"debug, info, warn or error"`
 	LogFormat      string        `env:"LOG_FORMAT" shown:"by terminal" usage:"console or json" accepts:"console or json"`
 

@@ -171,11 +171,8 @@ func TestUserCodeThatPanicsWhileSettling(t *testing.T) {
 				w := r.start(h, func(c *Config) { c.Concurrency, c.MaxAttempts, c.Retry = 1, 2, broken.policy })
 				r.floor(3, 10*time.Second)
 				w.ok(w.end())
-				if n := r.calls.Count(2); n != 2 || r.calls.Distinct() != 3 {
-					t.Errorf("%d attempts, %d messages", n, r.calls.Distinct())
-				}
-				if c := w.Status().Counts; c.Terminated != 1 || c.Retried != 1 || c.Acked != 2 || r.logged("given up") != 1 {
-					t.Errorf("counted %+v", c)
+				if c := w.Status().Counts; r.calls.Count(2) != 2 || r.calls.Distinct() != 3 || c.Terminated != 1 || c.Retried != 1 || c.Acked != 2 || r.logged("given up") != 1 {
+					t.Errorf("counted %+v, handled %v", c, r.calls.Calls())
 				}
 			})
 		})
@@ -225,8 +222,7 @@ func TestGivenBackReturnsAfterRestart(t *testing.T) {
 		t.Run(fmt.Sprintf("the server too: %v", server), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := testutil.Bubble(t)
-				r := newRig(t, s, 1)
-				failing := func(c *Config) { c.RetrySchedule = "3s" }
+				r, failing := newRig(t, s, 1), func(c *Config) { c.RetrySchedule = "3s" }
 				w := r.start(testutil.Fail(-1, errWork), failing)
 				r.calls.Wait(t, 1, time.Second)
 				failed := time.Now()
