@@ -308,7 +308,7 @@ func normal(s string) string {
 func matches(shown []string, output string, whole bool) bool {
 	var re strings.Builder
 	re.WriteString(`\A`)
-	for _, line := range strings.Split(normal(strings.Join(shown, "\n")), "\n") {
+	for line := range strings.SplitSeq(normal(strings.Join(shown, "\n")), "\n") {
 		switch {
 		case line == "...":
 			re.WriteString(`(.*\n)*?`)

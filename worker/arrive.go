@@ -46,6 +46,9 @@ func (r *Runner) onPulled(m *nats.Msg) {
 	case settledAlready:
 		r.counters.redelivered.Add(1)
 		r.counters.skipped.Add(1)
+		if denied := r.denied(r.subjects.next); denied != nil && r.cfg.Ack == AckSend {
+			r.fail(denied) // nothing else would tell that plain acks are refused: every message would come again for ever
+		}
 		r.send(d, d.reply, verdict{kind: acked}, r.clock.now())
 	case tooLate:
 		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())

@@ -37,9 +37,11 @@ type Connection struct {
 func (c Connection) problems() []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	for _, s := range strings.Split(c.URL, ",") {
-		u, err := url.Parse(strings.TrimSpace(s))
-		if err != nil || s == "" || strings.Contains(s, "://") && u.Host == "" {
+	for s := range strings.SplitSeq(c.URL, ",") {
+		if s = strings.TrimSpace(s); !strings.Contains(s, "://") {
+			s = "nats://" + s // as nats.go takes it
+		}
+		if u, err := url.Parse(s); err != nil || u.Host == "" {
 			bad("NATS_URL is %q: it takes nats://host:port, comma-separated", redactURL(c.URL))
 			break
 		}
@@ -137,7 +139,7 @@ func (c Connection) options() ([]nats.Option, error) {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("reconnected", zap.String("server", nc.ConnectedServerName()), zap.Uint64("times", nc.Stats().Reconnects))
+			log.Warn("reconnected", zap.String("server", nc.ConnectedServerName()), zap.Uint64("times", nc.Stats().Reconnects))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Warn("the server reports", zap.String("error", redact(err.Error())))

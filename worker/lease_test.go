@@ -80,6 +80,7 @@ func TestLostLeaseEndsHandler(t *testing.T) {
 		"late failure": {errors.New("too late"), func(c Counts) bool { return c.Late == 1 && c.Retried == 0 && c.Terminated == 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			noLeaks(t)
 			s := testutil.Server(t)
 			proxy := s.Proxy(t)
 			r := newRig(t, s, 1)
@@ -182,6 +183,7 @@ func TestRestartDoesNotRedeliverWhatIsHeld(t *testing.T) {
 
 // C5 in a cluster: the consumer's leader moves while handlers run on an old backlog.
 func TestMovedLeaderDoesNotRedeliverWhatIsHeld(t *testing.T) {
+	noLeaks(t)
 	c := testutil.Cluster(t, 3)
 	r := newRig(t, c, 60)
 	time.Sleep(2100 * time.Millisecond)

@@ -16,6 +16,20 @@ func logLevel(s string) (zapcore.Level, error) {
 	return 0, fmt.Errorf("log level %q", s)
 }
 
+// NewLogger makes the logger that New makes where Config.Logger is nil, for a program that wants to log to the same place, or to give it to
+// Connect too. The error is a *ConfigError.
+func NewLogger(c Config) (*zap.Logger, error) {
+	level := c.LogLevel
+	if level == "" {
+		level = "info"
+	}
+	log, err := newLogger(level, c.LogFormat)
+	if err != nil {
+		return nil, &ConfigError{Problems: []string{err.Error()}}
+	}
+	return log, nil
+}
+
 // newLogger logs to standard error: as JSON, or as text for people where it is a terminal. Both quote field values, so that
 // a subject or an error with control characters can't forge a line.
 func newLogger(level, format string) (*zap.Logger, error) {

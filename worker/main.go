@@ -58,7 +58,7 @@ func runMain(ctx context.Context, h ackfloor.Handler, parts []Part) error {
 		_, err := New(nil, cfg, h)
 		return err
 	}
-	log, err := newLogger(cfg.LogLevel, cfg.LogFormat)
+	log, err := NewLogger(cfg)
 	if err != nil {
 		return err
 	}

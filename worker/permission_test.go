@@ -91,6 +91,7 @@ func TestMissingRights(t *testing.T) {
 		{"to look at the consumer", without(bindOnly, "$JS.API.CONSUMER.INFO.EVENTS.D"), ownInbox, BindExisting, "$JS.API.CONSUMER.INFO.EVENTS.D", "$JS.API.CONSUMER.INFO.EVENTS.D", true, false},
 		{"to pull", without(bindOnly, "$JS.API.CONSUMER.MSG.NEXT.EVENTS.D"), ownInbox, BindExisting, "$JS.API.CONSUMER.MSG.NEXT.EVENTS.D", "$JS.API.CONSUMER.MSG.NEXT.EVENTS.D", true, false},
 		{"to acknowledge", without(bindOnly, "$JS.ACK.EVENTS.D.>", "$JS.ACK.*.*.EVENTS.D.>"), ownInbox, BindExisting, "$JS.ACK.", "$JS.ACK.", true, true},
+		{"to acknowledge, plain acks", without(bindOnly, "$JS.ACK.EVENTS.D.>", "$JS.ACK.*.*.EVENTS.D.>"), ownInbox, BindExisting + " " + AckSend, "$JS.ACK.", "$JS.ACK.", true, true},
 		{"to subscribe to its inbox", bindOnly, []string{"_INBOX.other.>"}, BindExisting, "_INBOX_D.", "_INBOX_D.>", false, false},
 		{"to subscribe to anything", bindOnly, []string{"nothing"}, BindExisting, "_INBOX_D.", "_INBOX_D.>", false, false},
 		{"to create", without(all, creating...), ownInbox, BindEnsure, "$JS.API.CONSUMER.CREATE.EVENTS.D", "$JS.API.CONSUMER.CREATE.EVENTS.D", true, false},
@@ -102,6 +103,7 @@ func TestMissingRights(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, start := lockedRig(t, 5, tt.publish, tt.subscribe)
 				bind, filtered := strings.CutSuffix(tt.bind, " with a filter")
+				bind, plain := strings.CutSuffix(bind, " "+AckSend)
 				if bind != BindEnsure {
 					old := r.cfg
 					old.AckWait = 3 * time.Second
@@ -110,6 +112,9 @@ func TestMissingRights(t *testing.T) {
 				began := time.Now()
 				w := start(testutil.Succeed(), func(c *Config) {
 					c.Bind, c.StartupTimeout = bind, 30*time.Second
+					if plain {
+						c.Ack = AckSend
+					}
 					if filtered {
 						c.Filter = []string{"events.>"}
 					}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -72,8 +71,8 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	}
 	log := cfg.Logger
 	if log == nil {
-		if log, err = newLogger(cfg.LogLevel, cfg.LogFormat); err != nil {
-			return nil, &ConfigError{Problems: []string{err.Error()}}
+		if log, err = NewLogger(cfg); err != nil {
+			return nil, err
 		}
 	}
 	for _, u := range cfg.unknown {
@@ -161,51 +160,6 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// guard runs a loop; a panic in it ends the Runner with an error instead of the process, or of the loop alone.
-func (r *Runner) guard(name string, loop func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			stack := debug.Stack()
-			r.log.Error("a loop panicked", zap.String("loop", name), zap.Any("panic", p), zap.ByteString("stack", stack))
-			r.fail(fmt.Errorf("worker: the %s loop failed: %w", name, &ackfloor.PanicError{Value: p, Stack: stack}))
-		}
-	}()
-	r.at(name)
-	loop()
-}
-
-func (r *Runner) at(point string) {
-	if r.hook != nil {
-		r.hook(point)
-	}
-}
-
-// finish takes a message whose handler has returned out of the held set, and has the pull loop ask for more where there is room.
-func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
-	r.buf.mu.Lock()
-	reply, gone = r.buf.finishLocked(d, now, forGood)
-	ask, room := r.askLocked(now)
-	r.buf.mu.Unlock()
-	if room {
-		r.post(ask)
-	}
-	return reply, gone
-}
-
-// fail ends the Runner because it can't go on. The first reason counts.
-func (r *Runner) fail(err error) {
-	if r.failure.CompareAndSwap(nil, &failure{err}) {
-		r.stop(err)
-	}
-}
-
-func (r *Runner) failed() error {
-	if f := r.failure.Load(); f != nil {
-		return f.err
-	}
-	return nil
-}
-
 // subscribe opens the two subscriptions: answers first, so that nothing is handled whose settlement could not be confirmed.
 func (r *Runner) subscribe() (unsubscribe func(), err error) {
 	pulls := r.nc.NewInbox()
@@ -240,64 +194,4 @@ func (r *Runner) subscribe() (unsubscribe func(), err error) {
 		}
 	}
 	return unsubscribe, nil
-}
-
-// guarded is guard for a callback: a panic in one must not take the process down, nor leave a Runner that only looks alive.
-func (r *Runner) guarded(name string, f nats.MsgHandler) nats.MsgHandler {
-	return func(m *nats.Msg) {
-		defer func() {
-			if p := recover(); p != nil {
-				r.fail(fmt.Errorf("worker: the %s callback failed: %w", name, &ackfloor.PanicError{Value: p, Stack: debug.Stack()}))
-			}
-		}()
-		f(m)
-	}
-}
-
-// watch follows the connection: after a reconnect everything is settled anew, and a connection that is closed for good ends the Runner.
-func (r *Runner) watch(ctx context.Context) {
-	changes := r.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.CLOSED)
-	defer r.nc.RemoveStatusListener(changes)
-	for {
-		if r.nc.IsClosed() { // also: before we listened
-			r.fail(fmt.Errorf("worker: the connection is closed for good: %w", nats.ErrConnectionClosed))
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case s := <-changes:
-			switch s {
-			case nats.DISCONNECTED:
-				r.forgetPulls()
-			case nats.CONNECTED:
-				r.counters.reconnects.Add(1)
-				r.forgetPulls()
-				r.settleBeforePull()
-			}
-		}
-	}
-}
-
-// firstPull starts pulling. Where others hold messages already, it settles first: they may be about to settle after a restart.
-func (r *Runner) firstPull() {
-	if r.bound.info.NumAckPending > 0 {
-		r.pull.mu.Lock()
-		r.pull.notBefore = r.clock.now() + settleFirst
-		r.pull.mu.Unlock()
-	}
-	r.pullAlarm.by(0)
-}
-
-// tendSettlements sends again what is not confirmed, and sees when the server refuses acks altogether.
-func (r *Runner) tendSettlements(now time.Duration) time.Duration {
-	r.at("tend")
-	next := r.conf.scan(now)
-	if r.conf.unanswered() {
-		if denied := r.denied(r.subjects.next); denied != nil {
-			r.fail(denied)
-		}
-		r.suspectConsumer()
-	}
-	return next
 }

@@ -145,6 +145,18 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 	r.send(d, reply, v, now)
 }
 
+// finish takes a message whose handler has returned out of the held set, and has the pull loop ask for more where there is room.
+func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
+	r.buf.mu.Lock()
+	reply, gone = r.buf.finishLocked(d, now, forGood)
+	ask, room := r.askLocked(now)
+	r.buf.mu.Unlock()
+	if room {
+		r.post(ask)
+	}
+	return reply, gone
+}
+
 // giveUp is where a message that can't be handled is kept before it is terminated. For now it is only terminated and logged.
 func (r *Runner) giveUp(d *delivery, v verdict, err error) {
 	if v.reason == "exhausted" {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -123,9 +124,7 @@ func (r *Runner) Status() Status {
 	missed = r.pull.missed
 	s.Limit = r.cfg.Concurrency + r.pull.prefetch
 	s.Counts.PullErrors = make(map[string]uint64, len(r.pull.errors))
-	for k, v := range r.pull.errors {
-		s.Counts.PullErrors[k] = v
-	}
+	maps.Copy(s.Counts.PullErrors, r.pull.errors)
 	r.pull.mu.Unlock()
 	r.counters.read(&s.Counts)
 	r.conf.read(&s.Counts)

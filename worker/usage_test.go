@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -61,9 +62,7 @@ func TestMainRefuses(t *testing.T) {
 	valid := map[string]string{"WORKER_STREAM": "S", "WORKER_CONSUMER": "C", "WORKER_STARTUP_TIMEOUT": "300ms", "WORKER_LOG_LEVEL": "error"}
 	with := func(pairs ...string) map[string]string {
 		e := map[string]string{}
-		for k, v := range valid {
-			e[k] = v
-		}
+		maps.Copy(e, valid)
 		for i := 0; i < len(pairs); i += 2 {
 			e[pairs[i]] = pairs[i+1]
 		}

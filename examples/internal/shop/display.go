@@ -137,15 +137,16 @@ func (d *display) end(ctx context.Context) {
 	d.begin()
 	d.showCursor(s.Cursor)
 	n := s.Counts
-	line := fmt.Sprintf("%d handled", n.Acked)
+	parts := []string{fmt.Sprintf("%d handled", n.Acked)}
 	for _, more := range []struct {
 		n    uint64
 		what string
 	}{{n.Terminated, "refused"}, {n.Retried, "to be tried again"}, {n.Returned, "handed back"}, {n.Unconfirmed, "not confirmed by the server"}} {
 		if more.n > 0 {
-			line += fmt.Sprintf(", %d %s", more.n, more.what)
+			parts = append(parts, fmt.Sprintf("%d %s", more.n, more.what))
 		}
 	}
+	line := strings.Join(parts, ", ")
 	if !s.Connected {
 		line += "; the server is gone, the cursor is as it was seen last"
 	}

@@ -48,7 +48,10 @@ func (s Service) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger(cfg.LogLevel, cfg.LogFormat)
+	log, err := worker.NewLogger(cfg)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = log.Sync() }()
 	cfg.Logger, cfg.Connection.Logger = log, log
 	say := func(format string, args ...any) { fmt.Printf(s.Consumer+": "+format+"\n", args...) }

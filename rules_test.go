@@ -1,0 +1,124 @@
+package ackfloor_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The rules that a linter does not know, each with the fault that it remembers.
+func TestRules(t *testing.T) {
+	for _, dir := range []string{".", "retry", "shutdown", "worker", "testutil"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", dir, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			set := token.NewFileSet()
+			f, err := parser.ParseFile(set, file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ruleImports(t, dir, file, f)
+			if dir != "testutil" {
+				ruleCalls(t, set, f)
+			}
+			ruleSettlements(t, set, file, f)
+			ruleSizes(t, set, file, f)
+		}
+	}
+}
+
+// What a package may import: a user of worker must not build nats-server, and root and retry stay small.
+func ruleImports(t *testing.T, dir, file string, f *ast.File) {
+	t.Helper()
+	allowed := map[string][]string{
+		".":        {"github.com/nats-io/nats.go"},
+		"retry":    {},
+		"shutdown": {"golang.org/x/sync/errgroup"},
+		"worker": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.uber.org/zap", "go.uber.org/zap/zapcore", "github.com/caarlos0/env/v11",
+			"github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/retry", "github.com/ackfloor/ackfloor/shutdown"},
+		"testutil": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/nats-io/nats-server/v2/server", "github.com/ackfloor/ackfloor"},
+	}
+	for _, i := range f.Imports {
+		path, _ := strconv.Unquote(i.Path.Value)
+		ok := !strings.Contains(path, ".")
+		for _, a := range allowed[dir] {
+			ok = ok || path == a
+		}
+		if !ok {
+			t.Errorf("%s imports %s: package %s may not", file, path, dir)
+		}
+	}
+}
+
+// No time.Sleep, which a stop can't wake; no context.Background, which nothing ends: a retry's sleep once held up a stop.
+func ruleCalls(t *testing.T, set *token.FileSet, f *ast.File) {
+	t.Helper()
+	mains := map[string]bool{"run": true, "Main": true} // where a process begins
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if ok && mains[fn.Name.Name] {
+			continue
+		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := sel.X.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			switch name := x.Name + "." + sel.Sel.Name; name {
+			case "time.Sleep", "context.Background", "context.TODO":
+				t.Errorf("%s: %s in library code", set.Position(sel.Pos()), name)
+			}
+			return true
+		})
+	}
+}
+
+// Acks, naks and terms are written in one place: one that left elsewhere was never confirmed.
+func ruleSettlements(t *testing.T, set *token.FileSet, file string, f *ast.File) {
+	t.Helper()
+	ast.Inspect(f, func(n ast.Node) bool {
+		lit, ok := n.(*ast.BasicLit)
+		if !ok || lit.Kind != token.STRING || file == filepath.Join("worker", "runs.go") {
+			return true
+		}
+		for _, body := range []string{"+ACK", "-NAK", "+TERM", "+WPI", "+NXT"} {
+			if strings.Contains(lit.Value, body) {
+				t.Errorf("%s: %s is written outside worker/runs.go", set.Position(lit.Pos()), body)
+			}
+		}
+		return true
+	})
+}
+
+// A file has one purpose, and a function fits on a screen.
+func ruleSizes(t *testing.T, set *token.FileSet, file string, f *ast.File) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > 270 {
+		t.Errorf("%s has %d lines: does it still have one purpose?", file, n)
+	}
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			if n := set.Position(fn.End()).Line - set.Position(fn.Pos()).Line; n > 65 {
+				t.Errorf("%s: %s has %d lines", set.Position(fn.Pos()), fn.Name.Name, n)
+			}
+		}
+	}
+}

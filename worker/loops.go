@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// guard runs a loop; a panic in it ends the Runner with an error instead of the process, or of the loop alone.
+func (r *Runner) guard(name string, loop func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			stack := debug.Stack()
+			r.log.Error("a loop panicked", zap.String("loop", name), zap.Any("panic", p), zap.ByteString("stack", stack))
+			r.fail(fmt.Errorf("worker: the %s loop failed: %w", name, &ackfloor.PanicError{Value: p, Stack: stack}))
+		}
+	}()
+	r.at(name)
+	loop()
+}
+
+func (r *Runner) at(point string) {
+	if r.hook != nil {
+		r.hook(point)
+	}
+}
+
+// fail ends the Runner because it can't go on. The first reason counts.
+func (r *Runner) fail(err error) {
+	if r.failure.CompareAndSwap(nil, &failure{err}) {
+		r.stop(err)
+	}
+}
+
+func (r *Runner) failed() error {
+	if f := r.failure.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// guarded is guard for a callback: a panic in one must not take the process down, nor leave a Runner that only looks alive.
+func (r *Runner) guarded(name string, f nats.MsgHandler) nats.MsgHandler {
+	return func(m *nats.Msg) {
+		defer func() {
+			if p := recover(); p != nil {
+				r.fail(fmt.Errorf("worker: the %s callback failed: %w", name, &ackfloor.PanicError{Value: p, Stack: debug.Stack()}))
+			}
+		}()
+		f(m)
+	}
+}
+
+// watch follows the connection: after a reconnect everything is settled anew, and a connection that is closed for good ends the Runner.
+func (r *Runner) watch(ctx context.Context) {
+	changes := r.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.CLOSED)
+	defer r.nc.RemoveStatusListener(changes)
+	for {
+		if r.nc.IsClosed() { // also: before we listened
+			r.fail(fmt.Errorf("worker: the connection is closed for good: %w", nats.ErrConnectionClosed))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-changes:
+			switch s {
+			case nats.DISCONNECTED:
+				r.forgetPulls()
+			case nats.CONNECTED:
+				r.counters.reconnects.Add(1)
+				r.forgetPulls()
+				r.settleBeforePull()
+			}
+		}
+	}
+}
+
+// firstPull starts pulling. Where others hold messages already, it settles first: they may be about to settle after a restart.
+func (r *Runner) firstPull() {
+	if r.bound.info.NumAckPending > 0 {
+		r.pull.mu.Lock()
+		r.pull.notBefore = r.clock.now() + settleFirst
+		r.pull.mu.Unlock()
+	}
+	r.pullAlarm.by(0)
+}
+
+// tendSettlements sends again what is not confirmed, and sees when the server refuses acks altogether.
+func (r *Runner) tendSettlements(now time.Duration) time.Duration {
+	r.at("tend")
+	next := r.conf.scan(now)
+	if r.conf.unanswered() {
+		if denied := r.denied(r.subjects.next); denied != nil {
+			r.fail(denied)
+		}
+		r.suspectConsumer()
+	}
+	return next
+}

@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"time"
+)
+
+// scan sends again what is due.
+func (c *confirmer) scan(now time.Duration) time.Duration {
+	connected := c.nc.IsConnected()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := c.tendRunLocked(now)
+	for i := 0; i < len(c.all); i++ { // it may grow on the way
+		s := c.all[i]
+		if !s.open {
+			continue
+		}
+		if s.due <= now {
+			if s.nak && s.over(now) {
+				c.stats.givenUp++
+				c.releaseLocked(s)
+				continue
+			}
+			if connected {
+				c.resendLocked(s, now)
+			} else {
+				s.due = now + answerWait // the reconnect makes all of it due
+			}
+		}
+		next = min(next, s.due)
+	}
+	return next
+}
+
+// over tells whether a NAK is not worth sending again: its message has come back, or will before it could.
+func (s *settlement) over(now time.Duration) bool {
+	if s.delay > 0 {
+		return now-s.first >= s.delay
+	}
+	return now-s.first >= nakPatience
+}
+
+func (c *confirmer) resendLocked(s *settlement, now time.Duration) {
+	c.scatterLocked(s, now)
+	s.tries++
+	c.stats.resends++
+	s.due = now + min(answerWait<<min(s.tries-1, 4), answerWaitMax)
+	body := s.body
+	if s.delay > 0 {
+		body = nakBody(s.delay - (now - s.first))
+	}
+	if c.nc.PublishRequest(s.to, s.subject, body) != nil {
+		s.due = now + offlineWait
+	}
+}
+
+// resendAll makes every open settlement due now: after a reconnect or a change of leader it may be forgotten.
+func (c *confirmer) resendAll() {
+	now := c.clock.now()
+	c.mu.Lock()
+	c.runs.trusted = 0
+	c.closeRunLocked(now)
+	for _, s := range c.all {
+		if s.open {
+			s.due = 0
+		}
+	}
+	c.mu.Unlock()
+	if c.open.Load() > 0 {
+		c.alarm.by(0)
+	}
+}
+
+// unanswered tells whether a settlement was sent again for want of an answer.
+func (c *confirmer) unanswered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.all {
+		if s.open && s.tries > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// sequences returns the stream sequences of what is not confirmed.
+func (c *confirmer) sequences() []uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []uint64
+	add := func(acks ...sent) {
+		for _, a := range acks {
+			out = append(out, a.seq)
+		}
+	}
+	add(c.runs.acks...)
+	for _, s := range c.all {
+		if s.open {
+			add(s.run...)
+			add(s.sent)
+		}
+	}
+	return out
+}
