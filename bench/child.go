@@ -28,6 +28,7 @@ const childWord = "child" // the first argument of a child
 
 // order is what a child is told to do.
 type order struct {
+	build                  string // the binary of the child; "" for this one
 	mode, name             string
 	target                 target
 	n, skip                int

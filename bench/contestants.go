@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/ackfloor/ackfloor"
@@ -20,6 +21,29 @@ type contestant struct {
 	what  string // one line for the reader of the table
 	share int    // it gets one message of so many: for what is too slow to have all of them
 	start func(ctx context.Context, t target, handle func(data []byte)) (stop func() error, err error)
+
+	build string // the bench binary that runs it, where that is another one than this: -against
+}
+
+// label is its name in the tables.
+func (c contestant) label() string {
+	if c.build != "" {
+		return c.name + "*"
+	}
+	return c.name
+}
+
+// against adds the ackfloor contestants once more, as another build of this command has them.
+func against(who []contestant, build string) []contestant {
+	var out []contestant
+	for _, c := range who {
+		out = append(out, c)
+		if strings.HasPrefix(c.name, "ackfloor") {
+			c.build = build
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // target is where a contestant works. The durable exists already.
@@ -28,11 +52,11 @@ type target struct{ url, stream, consumer string }
 const slots = 16 // worker.Config's default concurrency, and that of consume-slots
 
 var contestants = []contestant{
-	{"consume", "nats.go jetstream Consume, default options, plain Ack in the callback", 1, startConsume},
-	{"consume-slots", fmt.Sprintf("Consume, handed over a channel to %d goroutines, plain Ack", slots), 1, startConsumeSlots},
-	{"ackfloor-confirm", "worker.Runner, defaults: every ack confirmed", 1, startAckfloor(worker.AckConfirm)},
-	{"ackfloor-send", "worker.Runner, WORKER_ACK=send: plain acks", 1, startAckfloor(worker.AckSend)},
-	{"doubleack", "Consume, DoubleAck in the callback: one round trip a message", 10, startDoubleAck},
+	{name: "consume", what: "nats.go jetstream Consume, default options, plain Ack in the callback", share: 1, start: startConsume},
+	{name: "consume-slots", what: fmt.Sprintf("Consume, handed over a channel to %d goroutines, plain Ack", slots), share: 1, start: startConsumeSlots},
+	{name: "ackfloor-confirm", what: "worker.Runner, defaults: every ack confirmed", share: 1, start: startAckfloor(worker.AckConfirm)},
+	{name: "ackfloor-send", what: "worker.Runner, WORKER_ACK=send: plain acks", share: 1, start: startAckfloor(worker.AckSend)},
+	{name: "doubleack", what: "Consume, DoubleAck in the callback: one round trip a message", share: 10, start: startDoubleAck},
 }
 
 func contestantNamed(name string) (contestant, error) {

@@ -50,13 +50,13 @@ func drain(ctx context.Context, b *bed, opt options) (map[string][]run, error) {
 		if err != nil {
 			return nil, err
 		}
-		o := order{mode: modeDrain, name: who.name, n: opt.drains, target: target{b.url, stream, durable.CachedInfo().Name}}
+		o := order{mode: modeDrain, name: who.name, build: who.build, n: opt.drains, target: target{b.url, stream, durable.CachedInfo().Name}}
 		r, err := b.turn(ctx, o, durable, nil)
 		if err != nil {
 			return nil, err
 		}
-		opt.progress("drain: %-16s at the most %v", who.name, r.Drains[len(r.Drains)-1])
-		runs[who.name] = append(runs[who.name], r)
+		opt.progress("drain: %-16s at the most %v", who.label(), r.Drains[len(r.Drains)-1])
+		runs[who.label()] = append(runs[who.label()], r)
 	}
 	return runs, nil
 }
@@ -67,9 +67,9 @@ func drainTable(w *table, opt options, runs map[string][]run) {
 	w.row("contestant", "min", "median", "max")
 	ms := func(d time.Duration) string { return fmt.Sprintf("%.0f", float64(d)/float64(time.Millisecond)) }
 	for _, who := range opt.who {
-		for _, r := range runs[who.name] {
+		for _, r := range runs[who.label()] {
 			d := r.Drains
-			w.row(who.name, ms(d[0]), ms(d[len(d)/2]), ms(d[len(d)-1]))
+			w.row(who.label(), ms(d[0]), ms(d[len(d)/2]), ms(d[len(d)-1]))
 		}
 	}
 	w.flush()

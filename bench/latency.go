@@ -34,8 +34,8 @@ func latency(ctx context.Context, b *bed, opt options) (map[string][]run, error)
 			if err != nil {
 				return nil, err
 			}
-			opt.progress("latency: round %d: %-16s p50 %v p99 %v", round+1, who.name, r.percentile(50), r.percentile(99))
-			runs[who.name] = append(runs[who.name], r)
+			opt.progress("latency: round %d: %-16s p50 %v p99 %v", round+1, who.label(), r.percentile(50), r.percentile(99))
+			runs[who.label()] = append(runs[who.label()], r)
 		}
 	}
 	return runs, nil
@@ -55,7 +55,7 @@ func latencyOf(ctx context.Context, b *bed, stream string, who contestant, n int
 	}
 	name := durable.CachedInfo().Name
 	defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
-	o := order{mode: modeLatency, name: who.name, n: n + latencyWarmUp, skip: latencyWarmUp, target: target{b.url, stream, name}}
+	o := order{mode: modeLatency, name: who.name, build: who.build, n: n + latencyWarmUp, skip: latencyWarmUp, target: target{b.url, stream, name}}
 	return b.turn(ctx, o.profiles(opt, round), durable, func() error { return b.publishEvenly(ctx, stream, o.n) })
 }
 
@@ -92,8 +92,8 @@ func latencyTable(w *table, opt options, runs map[string][]run) {
 	}
 	base := runs["consume"]
 	for _, who := range opt.who {
-		if rs := runs[who.name]; rs != nil {
-			w.row(who.name, fmt.Sprintf("%.0f", medianOf(rs, at(50))), times(rs, base, at(50)),
+		if rs := runs[who.label()]; rs != nil {
+			w.row(who.label(), fmt.Sprintf("%.0f", medianOf(rs, at(50))), times(rs, base, at(50)),
 				fmt.Sprintf("%.0f", medianOf(rs, at(99))), times(rs, base, at(99)), fmt.Sprintf("%.0f", medianOf(rs, at(100))))
 		}
 	}

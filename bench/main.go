@@ -54,6 +54,7 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	modes := f.String("mode", "all", "what to measure: throughput, latency, memory, drain, comma-separated, or all")
 	only := f.String("only", "", "contestants, comma-separated; without it all (ratios need consume)")
+	other := f.String("against", "", "another build of this command, such as one of an earlier commit: its ackfloor contestants run too, as rows with a *")
 	f.IntVar(&opt.n, "n", 100_000, "throughput: messages a turn")
 	f.IntVar(&opt.rounds, "rounds", 15, "throughput: turns of each contestant")
 	f.IntVar(&opt.turns, "latency-rounds", 5, "latency: turns of each contestant")
@@ -85,6 +86,9 @@ func parseOptions(args []string) (options, error) {
 			}
 			opt.who = append(opt.who, who)
 		}
+	}
+	if *other != "" {
+		opt.who = against(opt.who, *other)
 	}
 	if len(opt.modes) == 0 {
 		return opt, fmt.Errorf("there is no mode %q", *modes)

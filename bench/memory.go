@@ -61,13 +61,13 @@ func memory(ctx context.Context, b *bed, opt options) (map[string][]run, error) 
 			return nil, err
 		}
 		name := durable.CachedInfo().Name
-		o := order{mode: modeMemory, name: who.name, n: opt.memoryN, target: target{b.url, stream, name}}
+		o := order{mode: modeMemory, name: who.name, build: who.build, n: opt.memoryN, target: target{b.url, stream, name}}
 		r, err := b.turn(ctx, o.profiles(opt, 1), durable, nil)
 		if err != nil {
 			return nil, err
 		}
-		opt.progress("memory: %-16s %.1f MB at the end", who.name, mb(r.Samples[len(r.Samples)-1].RSS))
-		runs[who.name] = append(runs[who.name], r)
+		opt.progress("memory: %-16s %.1f MB at the end", who.label(), mb(r.Samples[len(r.Samples)-1].RSS))
+		runs[who.label()] = append(runs[who.label()], r)
 		_ = b.js.DeleteConsumer(ctx, stream, name)
 	}
 	return runs, b.js.DeleteStream(ctx, stream)
@@ -77,9 +77,9 @@ func memoryTable(w *table, opt options, runs map[string][]run) {
 	w.title("Memory: %d messages of %d bytes, resident and live heap in MB after 10 %%, 50 %% and 100 %% of them", opt.memoryN, smallBody)
 	w.row("contestant", "RSS 10 %", "50 %", "100 %", "heap 10 %", "50 %", "100 %", "peak RSS")
 	for _, who := range opt.who {
-		for _, r := range runs[who.name] {
+		for _, r := range runs[who.label()] {
 			s := r.Samples
-			cells := []string{who.name}
+			cells := []string{who.label()}
 			for i := range s {
 				cells = append(cells, fmt.Sprintf("%.1f", mb(s[i].RSS)))
 			}

@@ -26,11 +26,15 @@ func (r run) rate() float64 { return float64(r.n) / r.settled.Sub(r.First).Secon
 
 // turn runs a contestant in a process of its own. meanwhile is called once it has been told to start, nil for nothing to do.
 func (b *bed) turn(ctx context.Context, o order, durable jetstream.Consumer, meanwhile func() error) (run, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return run{}, err
+	binary := o.build
+	if binary == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return run{}, err
+		}
+		binary = self
 	}
-	cmd := exec.CommandContext(ctx, self, o.args()...)
+	cmd := exec.CommandContext(ctx, binary, o.args()...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -60,11 +60,11 @@ func workTable(w *table, opt options, runs map[string][]run) {
 		return func(r run) float64 { return scale * figure(r) / float64(r.n) }
 	}
 	for _, who := range opt.who {
-		rs := runs[who.name]
+		rs := runs[who.label()]
 		col := func(scale float64, format string, figure func(run) float64) string {
 			return fmt.Sprintf(format, medianOf(rs, per(figure, scale)))
 		}
-		w.row(who.name,
+		w.row(who.label(),
 			col(1, "%.2f", func(r run) float64 { return float64(r.Usage.CPU.Microseconds()) }),
 			col(1000, "%.1f", func(r run) float64 { return float64(r.Work.Reads) }),
 			col(1000, "%.1f", func(r run) float64 { return float64(r.Work.Writes) }),

@@ -28,7 +28,7 @@ func throughput(ctx context.Context, b *bed, opt options) (map[string][]run, err
 		}
 		name := durable.CachedInfo().Name
 		defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
-		o := order{mode: modeThroughput, name: who.name, n: n, target: target{b.url, stream, name}}
+		o := order{mode: modeThroughput, name: who.name, build: who.build, n: n, target: target{b.url, stream, name}}
 		return b.turn(ctx, o.profiles(opt, round), durable, nil)
 	}
 	// A turn that is not counted reads the stream's files once, so that the first in the table finds them as the others do.
@@ -42,8 +42,8 @@ func throughput(ctx context.Context, b *bed, opt options) (map[string][]run, err
 			if err != nil {
 				return nil, err
 			}
-			opt.progress("throughput: round %d: %-16s %7.0f msgs/s", round+1, who.name, r.rate())
-			runs[who.name] = append(runs[who.name], r)
+			opt.progress("throughput: round %d: %-16s %7.0f msgs/s", round+1, who.label(), r.rate())
+			runs[who.label()] = append(runs[who.label()], r)
 		}
 	}
 	return runs, nil
@@ -57,8 +57,8 @@ func throughputTable(w *table, opt options, runs map[string][]run) {
 	allocs := func(r run) float64 { return float64(r.Usage.Mallocs) / float64(r.n) }
 	base := runs["consume"]
 	for _, who := range opt.who {
-		rs := runs[who.name]
-		w.row(who.name, fmt.Sprint(rs[0].n),
+		rs := runs[who.label()]
+		w.row(who.label(), fmt.Sprint(rs[0].n),
 			fmt.Sprintf("%.0f", medianOf(rs, run.rate)), times(rs, base, run.rate),
 			fmt.Sprintf("%.2f", medianOf(rs, cpu)), times(rs, base, cpu),
 			fmt.Sprintf("%.2f", medianOf(rs, allocs)),
