@@ -101,6 +101,9 @@ func (b *bed) talk(ctx context.Context, o order, durable jetstream.Consumer, mea
 // profiles adds the files to write profiles to, if any.
 func (o order) profiles(opt options, round int) order {
 	name := fmt.Sprintf("%s-%s-%d", o.mode, o.name, round)
+	if o.build != "" {
+		name += "-against"
+	}
 	if opt.cpuProfile != "" {
 		o.cpuProfile = filepath.Join(opt.cpuProfile, name+".cpu.prof")
 	}

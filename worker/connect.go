@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -109,7 +108,7 @@ func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
 		if err == nil {
 			return nc, nil
 		}
-		err = errors.New(redact(err.Error()))
+		err = redacted{err}
 		if err.Error() != said {
 			said = err.Error()
 			log.Warn("waiting for the server", zap.String("url", redactURL(c.URL)), zap.Duration("limit", wait), zap.Error(err))

@@ -41,3 +41,9 @@ func redactURL(list string) string {
 	hide(list[from:])
 	return out.String()
 }
+
+// redacted is an error whose text is fit to be shown, and which is still what it was for errors.Is and errors.As.
+type redacted struct{ err error }
+
+func (e redacted) Error() string { return redact(e.err.Error()) }
+func (e redacted) Unwrap() error { return e.err }
