@@ -8,35 +8,37 @@ import (
 	"go.uber.org/zap"
 )
 
-// onPulled takes what arrives on the pull subscription: a delivery, or a status.
-func (r *Runner) onPulled(m *nats.Msg) {
+// onPulled takes what arrives on the pull subscription: a delivery, or a status. It returns a delivery that the reader is to handle itself.
+func (r *Runner) onPulled(m *nats.Msg) *delivery {
 	st, ok := r.readReply(m.Reply)
 	if !ok {
-		defer r.buf.wake() // a message before this one may have left it to the next
 		if m.Reply == "" {
 			r.onStatus(m)
 		} else {
 			r.log.Error("a delivery whose reply subject is unreadable", zap.String("reply", m.Reply), zap.String("subject", m.Subject))
 		}
-		return
+		r.buf.wake() // a message before this one may have left it to the next
+		return nil
 	}
 	if st.consumerSeq <= r.lastSeq && !r.lookAtConsumer() {
 		r.buf.wake()
-		return // every delivery of one consumer has a higher number: this may be another of the same name
+		return nil // every delivery of one consumer has a higher number: this may be another of the same name
 	}
 	r.lastSeq = st.consumerSeq
 	now := r.clock.now()
 	d := r.slab.next()
 	d.read(m, st, r.cfg.Stream, r.cfg.Consumer)
 	d.received, d.leaseEnd = now, now+r.ackWait
-	arrival, stampDue := r.arrived(d, now)
+	arrival, inline := r.arrived(d, now)
 	switch arrival {
 	case added:
 		r.counters.received.Add(1)
 		if st.deliveries > 1 {
 			r.counters.redelivered.Add(1)
 		}
-		r.leases.by(stampDue)
+		if inline {
+			return d
+		}
 	case heldAlready:
 		r.counters.redelivered.Add(1)
 		r.leases.by(now)
@@ -53,6 +55,7 @@ func (r *Runner) onPulled(m *nats.Msg) {
 	case tooLate:
 		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
 	}
+	return nil
 }
 
 // readReply reads a delivery's reply subject. One in another form than a server gives to its own clients has come a longer way, on which
@@ -68,35 +71,39 @@ func (r *Runner) readReply(reply string) (stamp, bool) {
 	return st, ok
 }
 
-// arrived takes a delivery in, and has the pull loop ask for more where there is room. It returns what the buffer said, and when the lease is
-// extended first: d itself is other goroutines' from here on.
-func (r *Runner) arrived(d *delivery, now time.Duration) (arrival, time.Duration) {
-	p := &r.pull
-	p.mu.Lock()
+// arrived takes a delivery in, wakes a slot for it unless the reader is to handle it itself, and asks for more where there is room. Where d was
+// added and not marked for the reader, it is other goroutines' from here on.
+func (r *Runner) arrived(d *delivery, now time.Duration) (a arrival, inline bool) {
+	p, b := &r.pull, r.buf
+	b.mu.Lock()
 	p.asked = max(0, p.asked-1)
 	p.missed = 0
-	stampDue := now + stampAfter(r.buf.avg, r.ackWait)
+	stampDue := now + stampAfter(b.avg, r.ackWait)
 	d.stampDue = stampDue
-	a := r.buf.addLocked(d)
-	if r.buf.sleepyLocked() && (r.buf.queue.len() >= wakeAt || r.lastArrived()) {
-		r.buf.wakeLocked()
+	if a = b.arrivalLocked(d); a == added {
+		b.holdLocked(d)
+		if inline = r.inlineLocked(d, now); !inline {
+			b.queue.push(d)
+		}
+	}
+	if b.sleepyLocked() && (b.queue.len() >= wakeAt || len(r.reader.in) == 0) {
+		b.wakeLocked()
 	}
 	ask, room := r.askLocked(now)
-	p.mu.Unlock()
+	b.mu.Unlock()
+	if inline {
+		r.reader.alarm.by(now + inlineLimit)
+	}
+	r.leases.by(stampDue)
 	if room {
 		r.post(ask)
 	}
-	return a, stampDue
+	return a, inline
 }
 
-// wakeAt is how many messages of a burst are taken in before a slot is woken for them: with handlers that do nothing, waking is what costs.
+// wakeAt is how many messages of a burst are taken in before a slot is woken for them: with handlers that do nothing, waking is what costs. The last
+// of a burst always wakes.
 const wakeAt = 8
-
-// lastArrived tells whether no further message has arrived behind the one that is being taken in: then it is the last of its burst.
-func (r *Runner) lastArrived() bool {
-	n, _, err := r.pullSub.Pending() // counts the present one
-	return n <= 1 || err != nil
-}
 
 // passOn gives a redelivery back which this process can't take, since its handler for the same message has not ended. The first time
 // at once: the server serves waiting pulls in turn, so another worker is next. When it comes back all the same, later.

@@ -16,6 +16,7 @@ type buffer struct {
 	more    sync.Cond // slots wait here
 	held    map[uint64]*delivery
 	queue   fifo
+	slots   int // how many may run
 	running int
 	idle    int  // slots that wait on more
 	waking  int  // of those, told to wake and not there yet
@@ -34,8 +35,8 @@ type settledEntry struct {
 	published int64
 }
 
-func newBuffer() *buffer {
-	b := &buffer{held: make(map[uint64]*delivery), settled: make([]settledEntry, settledSize)}
+func newBuffer(slots int) *buffer {
+	b := &buffer{slots: slots, held: make(map[uint64]*delivery), settled: make([]settledEntry, settledSize)}
 	b.more.L = &b.mu
 	return b
 }
@@ -51,8 +52,8 @@ const (
 	tooLate                // nothing is taken in any more
 )
 
-// addLocked takes in a delivery.
-func (b *buffer) addLocked(d *delivery) arrival {
+// arrivalLocked tells what a delivery is.
+func (b *buffer) arrivalLocked(d *delivery) arrival {
 	seq := d.msg.Sequence
 	if h := b.held[seq]; h != nil && h.published == d.published {
 		if h.expired || h.gone {
@@ -70,10 +71,13 @@ func (b *buffer) addLocked(d *delivery) arrival {
 	if b.closed {
 		return tooLate
 	}
-	b.top = max(b.top, seq)
-	b.held[seq] = d
-	b.queue.push(d)
 	return added
+}
+
+// holdLocked puts a delivery into the held set.
+func (b *buffer) holdLocked(d *delivery) {
+	b.top = max(b.top, d.msg.Sequence)
+	b.held[d.msg.Sequence] = d
 }
 
 // serverMayHaveForgotten is called after a reconnect. A server that was killed with -9 forgets up to 100 ms of deliveries and acks on an
@@ -110,7 +114,11 @@ func (b *buffer) take(c clock, now time.Duration) *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
-		if d := b.queue.pop(); d != nil {
+		var d *delivery
+		if b.running < b.slots {
+			d = b.queue.pop()
+		}
+		if d != nil {
 			if d.gone {
 				continue
 			}
@@ -119,7 +127,7 @@ func (b *buffer) take(c clock, now time.Duration) *delivery {
 			b.wakeLocked()
 			return d
 		}
-		if b.closed {
+		if b.closed && b.queue.len() == 0 {
 			return nil
 		}
 		b.idle++
@@ -143,6 +151,7 @@ func (b *buffer) finishLocked(d *delivery, now time.Duration, forGood bool) (rep
 	if forGood {
 		b.rememberLocked(d)
 	}
+	b.wakeLocked()
 	if b.avg == 0 {
 		b.avg = took
 	} else {
@@ -183,6 +192,7 @@ func (b *buffer) takeBack() []*delivery {
 			out = append(out, d)
 		}
 	}
+	b.more.Broadcast() // nothing is left for slots that wait for their turn
 	sortBySequence(out)
 	return out
 }

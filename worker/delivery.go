@@ -23,6 +23,8 @@ type delivery struct {
 	leaseEnd time.Duration // until then the server won't give it to another
 	gone     bool          // the lease is lost, or it was handed back: no longer ours
 	expired  bool          // the handle timeout has passed: its lease is not extended
+	inline   bool          // the reader runs its handler, not a slot
+	turn     uint64        // of that reader; 0 when it has lost it
 	bounced  int           // redeliveries that were passed on to another worker
 }
 

@@ -88,17 +88,15 @@ func (r *Runner) endPulls(graceOver <-chan struct{}) {
 // quitPulls gives up pulls that are still open when the grace ends, or what is handed back would come straight back on them. The
 // server hears of it before it hears of any NAK, since both go over one connection in order; what it sent before still arrives.
 func (r *Runner) quitPulls() {
-	closed := make(chan struct{})
-	r.pullSub.SetClosedHandler(func(string) { close(closed) })
-	if !r.nc.IsConnected() || r.pullSub.Drain() != nil {
+	if !r.nc.IsConnected() || r.pullSub.Drain() != nil { // nats.go sends the UNSUB, and goes on delivering
 		return
 	}
+	ctx, cancel := context.WithTimeout(r.values, interruptedWait)
+	defer cancel()
+	_ = r.nc.FlushWithContext(ctx)
 	limit := time.NewTimer(interruptedWait)
 	defer limit.Stop()
-	select {
-	case <-closed:
-	case <-limit.C:
-	}
+	r.readAll(limit.C)
 }
 
 // finishHandlers waits for the slots to end. It returns false when the grace ends first.

@@ -30,24 +30,38 @@ func (r *Runner) handle(d *delivery) (now time.Duration) {
 	returned := false
 	defer func() {
 		if !returned {
-			err = r.noReturn(recover())
+			why := r.noReturn(recover())
+			defer r.replace(d, why)
+			err = why
 		}
 		now = r.clock.now()
 		r.settle(d, err, now)
+		if d.inline {
+			r.slots.Done() // behind the settlement: who waits for the handlers waits for their settlements next
+		}
 	}()
 	err = r.handler.Handle(&d.attempt, &d.msg)
 	returned = true
 	return now
 }
 
-// noReturn makes the error of a handler that did not return: it panicked, or called runtime.Goexit. In that case this goroutine ends behind its
-// deferred calls, so another takes its place.
-func (r *Runner) noReturn(panicked any) error {
+// noReturn makes the error of a handler that did not return: it panicked, or called runtime.Goexit.
+func (r *Runner) noReturn(panicked any) *ackfloor.PanicError {
 	r.counters.panics.Add(1)
 	if panicked != nil {
 		return &ackfloor.PanicError{Value: panicked, Stack: debug.Stack()}
 	}
-	r.slots.Add(1)
-	go r.slot()
 	return &ackfloor.PanicError{Goexit: true}
+}
+
+// replace puts another goroutine in the place of one that runtime.Goexit ends: it ends behind its deferred calls, whatever they do.
+func (r *Runner) replace(d *delivery, why *ackfloor.PanicError) {
+	switch {
+	case !why.Goexit:
+	case !d.inline:
+		r.slots.Add(1)
+		go r.slot()
+	case d.turn != 0:
+		go r.read(d.turn)
+	}
 }

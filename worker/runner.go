@@ -33,10 +33,11 @@ type Runner struct {
 	answers      string // inbox of settlements and stamps
 	pullSubjects [pullsMax]string
 	pullSub      *nats.Subscription
-	lastSeq      uint64 // consumer sequence of the last delivery; the pull subscription's goroutine
+	lastSeq      uint64 // consumer sequence of the last delivery; the reader's
 
 	buf       *buffer
-	slab      slab // the pull subscription's goroutine
+	slab      slab // the reader's
+	reader    reader
 	conf      *confirmer
 	pull      puller
 	pullAlarm *alarm
@@ -89,7 +90,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	r := &Runner{
 		cfg: cfg, nc: nc, handler: h, policy: policy, clock: clock{time.Now()},
 		log: log.With(zap.String("stream", cfg.Stream), zap.String("consumer", cfg.Consumer)),
-		buf: newBuffer(), pullAlarm: newAlarm(), leases: newAlarm(),
+		buf: newBuffer(cfg.Concurrency), reader: newReader(cfg), pullAlarm: newAlarm(), leases: newAlarm(),
 		subjects: newSubjects(cfg),
 	}
 	r.answers = nc.NewInbox()
@@ -134,7 +135,6 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer unsubscribe()
 	var loops sync.WaitGroup
 	start := func(name string, loop func()) {
 		loops.Go(func() { r.guard(name, loop) })
@@ -142,6 +142,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	start("watch", func() { r.watch(tend) })
 	start("leases", func() { r.leases.loop(tend, r.clock, r.tendLeases) })
 	start("settlements", func() { r.conf.alarm.loop(tend, r.clock, r.tendSettlements) })
+	start("reader", func() { r.reader.alarm.loop(tend, r.clock, r.tendReader) })
 	start("pull", func() { r.pullAlarm.loop(tend, r.clock, r.tendPulls) })
 	if r.cfg.ExitWhenIdle {
 		start("idle", func() { r.watchIdle(work) })
@@ -150,11 +151,15 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		r.slots.Add(1)
 		go r.slot()
 	}
+	r.reader.turn = 1
+	go r.read(1)
 	r.to(StateWorking)
 	r.firstPull()
 
 	<-work.Done()
 	err = r.drain(ctx, context.Cause(work))
+	unsubscribe()
+	r.endReading()
 	end()
 	loops.Wait()
 	return err
@@ -170,7 +175,7 @@ func (r *Runner) subscribe() (unsubscribe func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("worker: subscribe: %w", err)
 	}
-	r.pullSub, err = r.nc.Subscribe(pulls+".*", r.guarded("deliveries", r.onPulled))
+	r.pullSub, err = r.nc.ChanSubscribe(pulls+".*", r.reader.in)
 	if err != nil {
 		_ = a.Unsubscribe()
 		return nil, fmt.Errorf("worker: subscribe: %w", err)
@@ -180,7 +185,7 @@ func (r *Runner) subscribe() (unsubscribe func(), err error) {
 		_ = a.Unsubscribe()
 	}
 	// What may arrive is bounded by what we ask for, in messages and bytes; the client's own limits would drop in silence.
-	if err := errors.Join(a.SetPendingLimits(-1, -1), r.pullSub.SetPendingLimits(-1, -1)); err != nil {
+	if err := a.SetPendingLimits(-1, -1); err != nil {
 		unsubscribe()
 		return nil, fmt.Errorf("worker: subscribe: %w", err)
 	}

@@ -149,6 +149,9 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
 	r.buf.mu.Lock()
 	reply, gone = r.buf.finishLocked(d, now, forGood)
+	if d.inline {
+		r.outOfHandlerLocked(d)
+	}
 	ask, room := r.askLocked(now)
 	r.buf.mu.Unlock()
 	if room {

@@ -1,0 +1,139 @@
+package worker
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/nats-io/nats.go"
+)
+
+// One goroutine at a time reads what arrives on the pull subscription. It takes messages in and wakes slots for them; where handlers are
+// so fast that waking one costs more than the call, it calls the handler itself. A handler that then takes long all the same does
+// not hold up what arrives: after a moment another goroutine goes on reading, and the first ends behind its handler. (The Go
+// scheduler does the same with a processor whose goroutine is in a system call.)
+type reader struct {
+	in     chan *nats.Msg // what has arrived and is not read
+	alarm  *alarm         // of the loop that sees to it that reading goes on
+	marked chan struct{}  // a token when a mark was read
+	over   chan struct{}  // closed when reading has ended
+
+	// guarded by buffer.mu
+	turn   uint64        // of the goroutine that reads
+	within bool          // it runs a handler itself
+	since  time.Duration // that long
+}
+
+const (
+	fastHandler = 5 * time.Microsecond // average time of a handler below which the reader calls it itself
+	inlineLimit = time.Millisecond     // after which another goroutine goes on reading
+	stayAwake   = 100 * inlineLimit    // how long the loop that sees to it looks for that behind the last call: waking it costs more than looking
+)
+
+// What the reader finds among the messages, put there by us.
+var (
+	readMark = &nats.Msg{Subject: "mark"} // tell that everything before it was read
+	readEnd  = &nats.Msg{Subject: "end"}  // end reading
+)
+
+// newReader makes room for all that may arrive: what was asked for, twice, since an answer that was lost may be asked for again, and statuses.
+// nats.go drops what has no room.
+func newReader(c Config) reader {
+	room := 2*(c.Concurrency+max(c.Prefetch, prefetchMax)) + 1024
+	return reader{in: make(chan *nats.Msg, room), alarm: newAlarm(), marked: make(chan struct{}, 1), over: make(chan struct{})}
+}
+
+// read reads until it is another goroutine's turn, or the end.
+func (r *Runner) read(turn uint64) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.fail(fmt.Errorf("worker: reading failed: %w", &ackfloor.PanicError{Value: p, Stack: debug.Stack()}))
+			close(r.reader.over)
+		}
+	}()
+	for m := range r.reader.in {
+		switch m {
+		case readMark:
+			r.buf.wake()
+			r.reader.marked <- struct{}{}
+		case readEnd:
+			close(r.reader.over)
+			return
+		default:
+			d := r.onPulled(m)
+			if d == nil {
+				continue
+			}
+			d.turn = turn
+			r.handle(d)
+			if d.turn == 0 { // the handler took long: another reads
+				return
+			}
+		}
+	}
+}
+
+// inlineLocked tells whether the reader should call the handler for a new message itself, and if so marks it as running.
+func (r *Runner) inlineLocked(d *delivery, now time.Duration) bool {
+	b := r.buf
+	if b.avg == 0 || b.avg >= fastHandler || b.closed || b.queue.len() > 0 || b.running >= r.cfg.Concurrency {
+		return false
+	}
+	r.slots.Add(1) // b is not closed, so the slots have not ended and nobody waits for zero yet
+	b.running++
+	d.running, d.started, d.inline = true, now, true
+	r.reader.within, r.reader.since = true, now
+	return true
+}
+
+// outOfHandlerLocked is called when a handler that the reader called has returned: it tells the reader whether it is still its turn.
+func (r *Runner) outOfHandlerLocked(d *delivery) {
+	if d.turn == r.reader.turn {
+		r.reader.within = false
+	} else {
+		d.turn = 0
+	}
+}
+
+// tendReader gives the turn to another goroutine where the one that reads is in a handler for long.
+func (r *Runner) tendReader(now time.Duration) time.Duration {
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	if !r.reader.within {
+		if now < r.reader.since+stayAwake {
+			return now + inlineLimit
+		}
+		return never
+	}
+	if limit := r.reader.since + inlineLimit; now < limit {
+		return limit
+	}
+	r.reader.within = false
+	r.reader.turn++
+	go r.read(r.reader.turn)
+	return now + inlineLimit
+}
+
+// readAll waits until everything that has arrived by now was read, or done is closed.
+func (r *Runner) readAll(done <-chan time.Time) {
+	select {
+	case r.reader.in <- readMark:
+	case <-done:
+		return
+	}
+	select {
+	case <-r.reader.marked:
+	case <-r.reader.over:
+	case <-done:
+	}
+}
+
+// endReading ends the goroutine that reads.
+func (r *Runner) endReading() {
+	select {
+	case r.reader.in <- readEnd:
+	case <-r.reader.over: // it has failed
+	}
+	<-r.reader.over
+}
