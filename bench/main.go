@@ -133,6 +133,9 @@ func bench(ctx context.Context, opt options, out io.Writer) error {
 	defer b.nc.Close()
 	t := newTable(out)
 	fmt.Fprintf(out, "nats-server %s, %s, %s/%s, %d CPUs\n", b.nc.ConnectedServerVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	for _, who := range opt.who {
+		fmt.Fprintf(out, "  %s: %s\n", who.label(), who.what)
+	}
 	for _, m := range measures {
 		if !slices.Contains(opt.modes, m.mode) {
 			continue

@@ -9,7 +9,8 @@ import (
 )
 
 // onPulled takes what arrives on the pull subscription: a delivery, or a status. It returns a delivery that the reader is to handle itself.
-func (r *Runner) onPulled(m *nats.Msg) *delivery {
+// now is the time, or 0 where the caller does not know it.
+func (r *Runner) onPulled(m *nats.Msg, now time.Duration) *delivery {
 	st, ok := r.readReply(m.Reply)
 	if !ok {
 		if m.Reply == "" {
@@ -25,7 +26,9 @@ func (r *Runner) onPulled(m *nats.Msg) *delivery {
 		return nil // every delivery of one consumer has a higher number: this may be another of the same name
 	}
 	r.lastSeq = st.consumerSeq
-	now := r.clock.now()
+	if now == 0 {
+		now = r.clock.now()
+	}
 	d := r.slab.next()
 	d.read(m, st, r.cfg.Stream, r.cfg.Consumer)
 	d.received, d.leaseEnd = now, now+r.ackWait

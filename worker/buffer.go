@@ -55,7 +55,7 @@ const (
 // arrivalLocked tells what a delivery is.
 func (b *buffer) arrivalLocked(d *delivery) arrival {
 	seq := d.msg.Sequence
-	if h := b.held[seq]; h != nil && h.published == d.published {
+	if h := b.held[seq]; h != nil && h.published() == d.published() {
 		if h.expired || h.gone {
 			h.bounced++
 			d.bounced = h.bounced
@@ -65,7 +65,7 @@ func (b *buffer) arrivalLocked(d *delivery) arrival {
 		return heldAlready
 	}
 	again := d.msg.Attempt > 1 || seq <= b.forgotSeq && d.received < b.forgotUntil
-	if again && b.settled[seq%settledSize] == (settledEntry{seq, d.published}) {
+	if again && b.settled[seq%settledSize] == (settledEntry{seq, d.published()}) {
 		return settledAlready
 	}
 	if b.closed {
@@ -161,7 +161,7 @@ func (b *buffer) finishLocked(d *delivery, now time.Duration, forGood bool) (rep
 }
 
 func (b *buffer) rememberLocked(d *delivery) {
-	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published}
+	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published()}
 }
 
 // drop takes messages out of the held set that are no longer ours, without settling them. A handler that runs keeps

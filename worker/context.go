@@ -16,16 +16,16 @@ type attempt struct {
 	r     *Runner
 	limit time.Duration // when the handle timeout passes, by the Runner's clock
 
-	mu    sync.Mutex
-	real  *realContext // nil until it is needed
-	cause error        // why it ended, nil while it has not
-	over  bool         // the handler has returned
+	mu   sync.Mutex
+	real *realContext // nil until it is needed
+	over bool         // the handler has returned
 }
 
 type realContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	stop   context.CancelFunc // frees the timer
+	cause  error              // why it was ended, nil while it was not
 }
 
 func (a *attempt) begin(r *Runner, limit time.Duration) { a.r, a.limit = r, limit }
@@ -43,7 +43,10 @@ func (a *attempt) Err() error {
 	if a.real != nil {
 		return a.real.Err()
 	}
-	return errOf(a.cause)
+	if a.r.clock.now() >= a.limit {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // Value finds a value of the Runner's context. An unknown key may be the one by which package context finds its own kind, so that
@@ -59,13 +62,18 @@ func (a *attempt) Value(key any) any {
 func (a *attempt) context() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.realLocked()
+}
+
+func (a *attempt) realLocked() *realContext {
 	if a.real == nil {
 		deadline, _ := a.Deadline()
 		ctx, cancel := context.WithCancelCause(a.r.values)
 		timed, stop := context.WithDeadlineCause(ctx, deadline, ackfloor.ErrHandleTimeout)
-		a.real = &realContext{timed, cancel, stop}
-		if a.cause != nil {
-			a.endLocked()
+		a.real = &realContext{Context: timed, cancel: cancel, stop: stop}
+		if a.over { // a goroutine that the handler left behind asks
+			cancel(errReturned)
+			stop()
 		}
 	}
 	return a.real
@@ -75,20 +83,18 @@ func (a *attempt) context() context.Context {
 func (a *attempt) end(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.cause != nil || a.over {
+	if a.over {
 		return
 	}
-	a.cause = cause
-	if a.real != nil {
-		a.endLocked()
+	real := a.realLocked()
+	if real.cause != nil {
+		return
 	}
-}
-
-func (a *attempt) endLocked() {
-	if errors.Is(a.cause, ackfloor.ErrHandleTimeout) && a.r.clock.now() >= a.limit {
+	real.cause = cause
+	if errors.Is(cause, ackfloor.ErrHandleTimeout) && a.r.clock.now() >= a.limit {
 		return // its own timer ends it, with the right Err
 	}
-	a.real.cancel(a.cause)
+	real.cancel(cause)
 }
 
 // returned is called when the handler has returned: it frees the timer and tells why the context had ended by then, or nil.
@@ -96,24 +102,17 @@ func (a *attempt) returned(now time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
-	if a.real != nil {
-		if a.cause == nil && a.real.Err() != nil {
-			a.cause = context.Cause(a.real)
+	if a.real == nil {
+		if now >= a.limit {
+			return ackfloor.ErrHandleTimeout
 		}
-		a.real.cancel(errReturned)
-		a.real.stop()
-	} else if a.cause == nil && now >= a.limit {
-		a.cause = ackfloor.ErrHandleTimeout
-	}
-	return a.cause
-}
-
-func errOf(cause error) error {
-	switch {
-	case cause == nil:
 		return nil
-	case errors.Is(cause, ackfloor.ErrHandleTimeout):
-		return context.DeadlineExceeded
 	}
-	return context.Canceled
+	cause := a.real.cause
+	if cause == nil && a.real.Err() != nil {
+		cause = context.Cause(a.real)
+	}
+	a.real.cancel(errReturned)
+	a.real.stop()
+	return cause
 }

@@ -10,23 +10,25 @@ import (
 // delivery is a message that this process holds: it waits for a slot, or a handler runs. Its fields belong to the slot that
 // runs it, except those below mu, which the buffer's lock guards.
 type delivery struct {
-	attempt   attempt
-	msg       ackfloor.Message
-	published int64 // with the sequence, what tells a message from one of a re-created stream
+	attempt attempt
+	msg     ackfloor.Message
 
 	// guarded by buffer.mu
 	reply    string        // of its newest delivery
 	received time.Duration // when that came
-	running  bool          // a handler has it, since started; else it waits
-	started  time.Duration
+	started  time.Duration // when a handler got it, if running
 	stampDue time.Duration // when its lease has to be extended next
 	leaseEnd time.Duration // until then the server won't give it to another
+	running  bool          // a handler has it; else it waits
 	gone     bool          // the lease is lost, or it was handed back: no longer ours
 	expired  bool          // the handle timeout has passed: its lease is not extended
 	inline   bool          // the reader runs its handler, not a slot
-	turn     uint64        // of that reader; 0 when it has lost it
-	bounced  int           // redeliveries that were passed on to another worker
+	passed   bool          // meanwhile another reader has the turn
+	bounced  uint16        // redeliveries that were passed on to another worker
 }
+
+// published is, with the sequence, what tells a message from one of a stream of the same name that was made anew.
+func (d *delivery) published() int64 { return d.msg.Published.UnixNano() }
 
 // slabSize is how many deliveries are allocated at once. A handler that keeps a message for long keeps its neighbours in memory too, so it is small.
 const slabSize = 8
@@ -57,8 +59,7 @@ func (d *delivery) read(m *nats.Msg, st stamp, stream, consumer string) {
 			Published: st.time(),
 			Pending:   st.pending,
 		},
-		published: st.published,
-		reply:     m.Reply,
+		reply: m.Reply,
 	}
 }
 

@@ -61,7 +61,7 @@ func (r *Runner) replace(d *delivery, why *ackfloor.PanicError) {
 	case !d.inline:
 		r.slots.Add(1)
 		go r.slot()
-	case d.turn != 0:
-		go r.read(d.turn)
+	case !d.passed:
+		go r.read()
 	}
 }

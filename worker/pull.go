@@ -13,7 +13,7 @@ const (
 
 	pullMargin   = time.Second            // how long after its expiry a pull without an end counts as lost
 	askAgainWait = 50 * time.Millisecond  // after a 503; up to five times that
-	prefetchMax  = 512                    // of automatic prefetch
+	prefetchMax  = 2048                   // of automatic prefetch
 	waitMin      = 10 * time.Millisecond  // how long a message may wait behind others, automatic prefetch: at least,
 	waitMax      = 250 * time.Millisecond // and at the most; between them four times what a confirmation takes
 	pullsMax     = 64                     // open pulls

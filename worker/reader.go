@@ -20,9 +20,8 @@ type reader struct {
 	over   chan struct{}  // closed when reading has ended
 
 	// guarded by buffer.mu
-	turn   uint64        // of the goroutine that reads
-	within bool          // it runs a handler itself
-	since  time.Duration // that long
+	within *delivery     // whose handler the goroutine that reads has called; nil: none
+	since  time.Duration // when it called one last
 }
 
 const (
@@ -45,13 +44,14 @@ func newReader(c Config) reader {
 }
 
 // read reads until it is another goroutine's turn, or the end.
-func (r *Runner) read(turn uint64) {
+func (r *Runner) read() {
 	defer func() {
 		if p := recover(); p != nil {
 			r.fail(fmt.Errorf("worker: reading failed: %w", &ackfloor.PanicError{Value: p, Stack: debug.Stack()}))
 			close(r.reader.over)
 		}
 	}()
+	var now time.Duration // when the last handler returned, if the next message was there already: the clock is read once a message
 	for m := range r.reader.in {
 		switch m {
 		case readMark:
@@ -61,14 +61,17 @@ func (r *Runner) read(turn uint64) {
 			close(r.reader.over)
 			return
 		default:
-			d := r.onPulled(m)
+			d := r.onPulled(m, now)
+			now = 0
 			if d == nil {
 				continue
 			}
-			d.turn = turn
-			r.handle(d)
-			if d.turn == 0 { // the handler took long: another reads
+			now = r.handle(d)
+			if d.passed { // the handler took long: another reads
 				return
+			}
+			if len(r.reader.in) == 0 {
+				now = 0 // what comes next comes later
 			}
 		}
 	}
@@ -83,24 +86,15 @@ func (r *Runner) inlineLocked(d *delivery, now time.Duration) bool {
 	r.slots.Add(1) // b is not closed, so the slots have not ended and nobody waits for zero yet
 	b.running++
 	d.running, d.started, d.inline = true, now, true
-	r.reader.within, r.reader.since = true, now
+	r.reader.within, r.reader.since = d, now
 	return true
-}
-
-// outOfHandlerLocked is called when a handler that the reader called has returned: it tells the reader whether it is still its turn.
-func (r *Runner) outOfHandlerLocked(d *delivery) {
-	if d.turn == r.reader.turn {
-		r.reader.within = false
-	} else {
-		d.turn = 0
-	}
 }
 
 // tendReader gives the turn to another goroutine where the one that reads is in a handler for long.
 func (r *Runner) tendReader(now time.Duration) time.Duration {
 	r.buf.mu.Lock()
 	defer r.buf.mu.Unlock()
-	if !r.reader.within {
+	if r.reader.within == nil {
 		if now < r.reader.since+stayAwake {
 			return now + inlineLimit
 		}
@@ -109,9 +103,9 @@ func (r *Runner) tendReader(now time.Duration) time.Duration {
 	if limit := r.reader.since + inlineLimit; now < limit {
 		return limit
 	}
-	r.reader.within = false
-	r.reader.turn++
-	go r.read(r.reader.turn)
+	r.reader.within.passed = true
+	r.reader.within = nil
+	go r.read()
 	return now + inlineLimit
 }
 

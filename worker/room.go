@@ -23,8 +23,8 @@ func (r *Runner) roomLocked() int {
 		free = min(free, p.limits.capacity-held)
 	}
 	n := free - p.asked
-	// Not one request a message where messages may wait, and not many small ones open at once where they may not.
-	if n < max(1, p.prefetch/2) || 2*p.asked >= free {
+	// Not one request a message where many may wait, and not many small ones open at once where few may.
+	if n < max(1, p.prefetch/8) || p.prefetch < r.cfg.Concurrency && 2*p.asked >= free {
 		return 0
 	}
 	if r.conf.open.Load() > maxOpen {
@@ -41,7 +41,7 @@ func (r *Runner) prefetchLocked(confirm time.Duration) {
 	p := &r.pull
 	p.prefetch = automatic(r.cfg.Concurrency, r.buf.avg, confirm)
 	if p.limits.capacity > 0 {
-		p.prefetch = min(p.prefetch, max(0, p.limits.capacity/2-r.cfg.Concurrency))
+		p.prefetch = min(p.prefetch, max(0, p.limits.capacity*9/10-r.cfg.Concurrency))
 	}
 }
 

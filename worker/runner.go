@@ -151,8 +151,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		r.slots.Add(1)
 		go r.slot()
 	}
-	r.reader.turn = 1
-	go r.read(1)
+	go r.read()
 	r.to(StateWorking)
 	r.firstPull()
 

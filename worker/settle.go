@@ -149,8 +149,8 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
 	r.buf.mu.Lock()
 	reply, gone = r.buf.finishLocked(d, now, forGood)
-	if d.inline {
-		r.outOfHandlerLocked(d)
+	if r.reader.within == d {
+		r.reader.within = nil
 	}
 	ask, room := r.askLocked(now)
 	r.buf.mu.Unlock()
