@@ -21,7 +21,7 @@ type ask struct {
 // handler that ends, the pull loop. The loop alone asks where something has to be waited for or looked at first.
 func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 	p := &r.pull
-	if p.suspect || now < p.notBefore || r.roomLocked() == 0 {
+	if p.suspect || p.settled > 0 || now < p.notBefore || r.roomLocked() == 0 {
 		return ask{}, false
 	}
 	r.prefetchLocked(r.conf.roundTrip())
@@ -82,7 +82,11 @@ func pullBody(batch, bytes int, expiry, heartbeat time.Duration) []byte {
 
 // post sends a pull and returns when it is given up unless something comes.
 func (r *Runner) post(a ask) time.Duration {
-	if err := r.nc.PublishRequest(r.subjects.next, r.pullSubjects[a.place], a.body); err != nil {
+	err := nats.ErrDisconnected
+	if r.nc.IsConnected() { // nats.go would keep it and send it first thing on the new connection, before anything is settled
+		err = r.nc.PublishRequest(r.subjects.next, r.pullSubjects[a.place], a.body)
+	}
+	if err != nil {
 		r.endPull(a.place, a.batch)
 		if errors.Is(err, nats.ErrConnectionClosed) {
 			r.fail(fmt.Errorf("worker: the connection is closed for good: %w", err))

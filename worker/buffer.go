@@ -8,7 +8,7 @@ import (
 )
 
 // settledSize is how many of the last sequences are remembered as settled: 16 bytes each.
-const settledSize = 1 << 15
+const settledSize = 1 << 14
 
 // buffer is the held set: what waits and what runs, by stream sequence, and what was settled lately. Nothing else holds messages.
 type buffer struct {
@@ -18,10 +18,11 @@ type buffer struct {
 	queue   fifo
 	slots   int // how many may run
 	running int
-	idle    int  // slots that wait on more
-	waking  int  // of those, told to wake and not there yet
-	closed  bool // nothing more will come
-	avg     time.Duration
+	idle    int           // slots that wait on more
+	waking  int           // of those, told to wake and not there yet
+	closed  bool          // nothing more will come
+	avg     time.Duration // moving average of the handlers' times; 0 before the first has ended
+	typical time.Duration // moving median of them, which an outlier does not move
 	settled []settledEntry
 	top     uint64 // the highest stream sequence taken in
 
@@ -152,12 +153,26 @@ func (b *buffer) finishLocked(d *delivery, now time.Duration, forGood bool) (rep
 		b.rememberLocked(d)
 	}
 	b.wakeLocked()
-	if b.avg == 0 {
-		b.avg = took
-	} else {
-		b.avg += (took - b.avg) / 16
-	}
+	b.learnLocked(took)
 	return d.reply, d.gone
+}
+
+// learnLocked takes in how long a handler took.
+func (b *buffer) learnLocked(took time.Duration) {
+	if b.avg == 0 {
+		b.avg, b.typical = took, took
+		return
+	}
+	b.avg += (took - b.avg) / 16
+	step := b.typical/8 + 1
+	switch {
+	case took > inlineLimit && b.typical < fastHandler:
+		b.typical = took // the reader was in it too long: not again until many were fast
+	case took > b.typical:
+		b.typical += step
+	case took < b.typical:
+		b.typical -= step
+	}
 }
 
 func (b *buffer) rememberLocked(d *delivery) {

@@ -10,6 +10,8 @@ const (
 	// settleFirst is how long nothing is pulled after a reconnect or a change of the consumer's leader: the server may have forgotten
 	// who holds what, and hands it to the first who asks. In this time every worker sends again what it has settled and stamps what it holds.
 	settleFirst = 250 * time.Millisecond
+	settleMost  = time.Second           // and how long at the most, while what was settled before is not confirmed
+	settleLook  = 20 * time.Millisecond // how often it looks whether it is
 
 	pullMargin   = time.Second            // how long after its expiry a pull without an end counts as lost
 	askAgainWait = 50 * time.Millisecond  // after a 503; up to five times that
@@ -42,6 +44,7 @@ type puller struct {
 	alone     bool // the next pull is for one message of any size
 	suspect   bool // look at the consumer before pulling again
 	notBefore time.Duration
+	settled   time.Duration // when settling began, after a reconnect or a change of leader; 0: it is done
 	missed    int           // pulls that were given up in a row
 	watched   time.Duration // when a pull was open last, or the consumer was looked at
 	prefetch  int
@@ -79,6 +82,9 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	if now < wait {
 		return min(next, wait)
 	}
+	if !r.settledFirst(now) {
+		return min(next, now+settleLook)
+	}
 	p.mu.Lock()
 	ask, room := r.askLocked(now)
 	p.mu.Unlock()
@@ -89,6 +95,27 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 		return now + lookEvery
 	}
 	return next
+}
+
+// settledFirst tells whether everything that was settled before the reconnect or the change of leader is confirmed by now.
+func (r *Runner) settledFirst(now time.Duration) bool {
+	p := &r.pull
+	p.mu.Lock()
+	began := p.settled
+	p.mu.Unlock()
+	if began == 0 {
+		return true
+	}
+	if r.conf.openSince() <= began && now < began+settleMost {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled != began {
+		return false // once more
+	}
+	p.settled = 0
+	return true
 }
 
 // unwatched tells whether no pull has been open for a while, and nobody looked: all slots are busy.
@@ -169,6 +196,7 @@ func (r *Runner) settleBeforePull() {
 	r.pull.mu.Lock()
 	r.pull.suspect = true
 	r.pull.notBefore = now + settleFirst
+	r.pull.settled = max(now, 1)
 	r.pull.mu.Unlock()
 	r.buf.serverMayHaveForgotten(now)
 	r.conf.resendAll()

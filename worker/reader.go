@@ -25,7 +25,7 @@ type reader struct {
 }
 
 const (
-	fastHandler = 5 * time.Microsecond // average time of a handler below which the reader calls it itself
+	fastHandler = 5 * time.Microsecond // time that handlers typically take below which the reader calls them itself
 	inlineLimit = time.Millisecond     // after which another goroutine goes on reading
 	stayAwake   = 100 * inlineLimit    // how long the loop that sees to it looks for that behind the last call: waking it costs more than looking
 )
@@ -66,6 +66,7 @@ func (r *Runner) read() {
 			if d == nil {
 				continue
 			}
+			r.counters.insideReader.Add(1)
 			now = r.handle(d)
 			if d.passed { // the handler took long: another reads
 				return
@@ -80,7 +81,7 @@ func (r *Runner) read() {
 // inlineLocked tells whether the reader should call the handler for a new message itself, and if so marks it as running.
 func (r *Runner) inlineLocked(d *delivery, now time.Duration) bool {
 	b := r.buf
-	if b.avg == 0 || b.avg >= fastHandler || b.closed || b.queue.len() > 0 || b.running >= r.cfg.Concurrency {
+	if b.typical == 0 || b.typical >= fastHandler || b.closed || b.queue.len() > 0 || b.running >= r.cfg.Concurrency {
 		return false
 	}
 	r.slots.Add(1) // b is not closed, so the slots have not ended and nobody waits for zero yet

@@ -71,6 +71,19 @@ func (c *confirmer) resendAll() {
 	}
 }
 
+// openSince returns when the settlement was sent that has waited longest for its confirmation.
+func (c *confirmer) openSince() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	oldest := never
+	for _, s := range c.all {
+		if s.open {
+			oldest = min(oldest, s.first)
+		}
+	}
+	return oldest
+}
+
 // unanswered tells whether a settlement was sent again for want of an answer.
 func (c *confirmer) unanswered() bool {
 	c.mu.Lock()

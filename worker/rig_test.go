@@ -165,8 +165,12 @@ func (r *rig) floor(seq uint64, limit time.Duration) *jetstream.ConsumerInfo {
 func (r *rig) onceEach(n int) {
 	r.t.Helper()
 	var missing, again []uint64
+	times := map[uint64]int{}
+	for _, seq := range r.calls.Sequences() {
+		times[seq]++
+	}
 	for seq := uint64(1); seq <= uint64(n); seq++ {
-		switch c := r.calls.Count(seq); {
+		switch c := times[seq]; {
 		case c == 0:
 			missing = append(missing, seq)
 		case c > 1:

@@ -26,6 +26,7 @@ type runs struct {
 	epoch   uint64 // 1 + the reconnects when it began
 	began   time.Duration
 	last    time.Duration // when the last ack was sent
+	made    uint64        // how many there were
 }
 
 const (
@@ -47,6 +48,7 @@ func (c *confirmer) joinLocked(a sent, now time.Duration) bool {
 			return false
 		}
 		r.began, r.epoch = now, r.trusted
+		r.made++
 		c.alarm.by(now + runTime)
 	}
 	if len(r.acks) == runMax-1 {

@@ -103,6 +103,7 @@ type Status struct {
 
 type counters struct {
 	received, redelivered, skipped, acked, retried, terminated, exhausted, returned, late, leasesLost, panics, reconnects, interrupted atomic.Uint64
+	insideReader                                                                                                                       atomic.Uint64 // handlers that the reader called itself
 }
 
 // Status tells what the Runner is doing. It is cheap, asks no server, and may be called from any goroutine at any time.
