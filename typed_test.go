@@ -19,7 +19,7 @@ type order struct {
 	Count int    `json:"count"`
 }
 
-// The payloads of SCENARIOS.md E4: two handler calls, five decode errors.
+// Seven payloads: two handler calls, five decode errors.
 func TestJSON(t *testing.T) {
 	garbage := make([]byte, 1<<20)
 	rand.New(rand.NewSource(1)).Read(garbage)

@@ -84,7 +84,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// service is SCENARIOS.md A7: two Runners and an http.Server in one process. The server answers until the Runners have
+// service is a process with everything: two Runners and an http.Server in one process. The server answers until the Runners have
 // drained.
 func service() {
 	address := make(chan string, 1)

@@ -54,7 +54,7 @@ func (r *Runner) onPulled(m *nats.Msg, now time.Duration) *delivery {
 		if denied := r.denied(r.subjects.next); denied != nil && r.cfg.Ack == AckSend {
 			r.fail(denied) // nothing else would tell that plain acks are refused: every message would come again for ever
 		}
-		r.send(d, d.reply, verdict{kind: acked}, r.clock.now())
+		r.tell(d, d.reply, verdict{kind: acked}, now)
 	case tooLate:
 		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
 	}
@@ -115,5 +115,5 @@ func (r *Runner) passOn(d *delivery) {
 	if d.bounced > 1 {
 		v.delay = r.ackWait
 	}
-	r.send(d, d.reply, v, r.clock.now())
+	r.tell(d, d.reply, v, r.clock.now())
 }

@@ -52,7 +52,7 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 		what := r.missing(err)
 		if said != what {
 			said = what
-			r.log.Warn("waiting for "+what, zap.Duration("limit", r.cfg.StartupTimeout), zap.String("error", redact(err.Error())))
+			r.log.Warn("waiting for "+printable(what), zap.Duration("limit", r.cfg.StartupTimeout), zap.String("error", shown(err.Error())))
 		}
 		wait := time.NewTimer(100 * time.Millisecond)
 		select {

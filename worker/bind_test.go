@@ -40,7 +40,7 @@ func startLine(t *testing.T, r *rig) map[string]any {
 	return lines[0].ContextMap()
 }
 
-// F1: three services with filters on one stream get their own messages each, and a floor of their own.
+// Three services with filters on one stream get their own messages each, and a floor of their own.
 func TestThreeFilters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)
@@ -84,7 +84,7 @@ func TestThreeFilters(t *testing.T) {
 	})
 }
 
-// F1: without a filter, or with >, every subject comes, and the start line says so.
+// Without a filter, or with >, every subject comes, and the start line says so.
 func TestNoFilterIsSaid(t *testing.T) {
 	for name, filter := range map[string][]string{"none": nil, ">": {">"}} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestNoFilterIsSaid(t *testing.T) {
 	}
 }
 
-// F2: under ensure a consumer that would deliver what the configuration did not ask for is refused: it may be another's.
+// Under ensure a consumer that would deliver what the configuration did not ask for is refused: it may be another's.
 func TestForeignSubjectsAreRefused(t *testing.T) {
 	tests := []struct {
 		name         string
@@ -137,7 +137,7 @@ func TestForeignSubjectsAreRefused(t *testing.T) {
 	}
 }
 
-// F3: what was acknowledged does not come back: behind a stop, behind a restart of the server, and the consumer stays the same.
+// What was acknowledged does not come back: behind a stop, behind a restart of the server, and the consumer stays the same.
 func TestAcknowledgedStaysAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)
@@ -167,7 +167,7 @@ func TestAcknowledgedStaysAcknowledged(t *testing.T) {
 	})
 }
 
-// F4: a durable has one Runner in a process, until that has ended; a Runner runs once.
+// A durable has one Runner in a process, until that has ended; a Runner runs once.
 func TestOneRunnerForOneDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)
@@ -194,7 +194,7 @@ func TestOneRunnerForOneDurable(t *testing.T) {
 	})
 }
 
-// F4: who was refused may start once the first has ended, however that ended.
+// Who was refused may start once the first has ended, however that ended.
 func TestDurableIsFreeBehindAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)

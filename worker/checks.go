@@ -15,7 +15,7 @@ import (
 func (r *Runner) check() error {
 	refused, warned := review(r.cfg, r.bound)
 	for _, w := range warned {
-		r.log.Warn("check: " + w)
+		r.log.Warn("check: " + printable(w))
 	}
 	if len(refused) > 0 {
 		return &ConfigError{Problems: refused}
@@ -62,11 +62,14 @@ func reviewTimes(c Config, have jetstream.ConsumerConfig, refuse, warn finding) 
 	if b := have.BackOff; len(b) > 0 {
 		warn(true, "consumer %q has backoff %v: it replaces ack_wait with its first step and adds to the delay of a retry; BIND=update removes it", c.Consumer, b)
 	}
-	warn(c.DrainTimeout < c.HandleTimeout && c.DrainTimeout < 25*time.Second, "DRAIN_TIMEOUT (%v) is below HANDLE_TIMEOUT (%v): a handler that takes its time is interrupted by a stop", c.DrainTimeout, c.HandleTimeout)
+	asShipped := c.DrainTimeout == 25*time.Second && c.HandleTimeout == 5*time.Minute
+	warn(c.DrainTimeout < c.HandleTimeout && !asShipped, "DRAIN_TIMEOUT (%v) is below HANDLE_TIMEOUT (%v): a handler that takes its time is interrupted by a stop", c.DrainTimeout, c.HandleTimeout)
 	warn(have.MaxDeliver != -1 && have.MaxDeliver <= c.MaxAttempts, "max_deliver of consumer %q is %d: the server gives a message up without a word after so many deliveries, before MAX_ATTEMPTS (%d); use -1",
 		c.Consumer, have.MaxDeliver, c.MaxAttempts)
 	if c.Retry == nil {
 		s, err := retry.Parse(c.RetrySchedule)
+		warn(err == nil && strings.Count(c.RetrySchedule, ",")+1 >= c.MaxAttempts && strings.Contains(c.RetrySchedule, ","), "RETRY (%s) lists %d delays, MAX_ATTEMPTS (%d) uses %d of them",
+			c.RetrySchedule, strings.Count(c.RetrySchedule, ",")+1, c.MaxAttempts, c.MaxAttempts-1)
 		warn(err == nil && s.Max() > 0 && s.Min() < time.Millisecond, "RETRY (%s) has a delay below 1ms: a short outage uses up all attempts at once", c.RetrySchedule)
 	}
 }
@@ -88,6 +91,8 @@ func reviewRoom(c Config, have jetstream.ConsumerConfig, refuse, warn finding) {
 // reviewKeeping warns of what may lose the cursor or messages.
 func reviewKeeping(c Config, b boundConsumer, warn finding) {
 	have := b.info.Config
+	warn(c.HTTPAddr != "" && c.HTTPAddr != off, "HTTP_ADDR (%s) is for a part that serves there: the worker itself serves nothing", c.HTTPAddr)
+	warn(c.DeadLetter != off && c.DeadLetter != c.Stream+"_DLQ", "DEAD_LETTER (%s): this version keeps no dead letters, messages that are given up are terminated and logged", c.DeadLetter)
 	warn(have.InactiveThreshold > 0, "consumer %q has inactive_threshold %v: without a pull for so long the server deletes it, and its cursor with it", c.Consumer, have.InactiveThreshold)
 	warn(have.MemoryStorage, "consumer %q keeps its state in memory: a restart of the server loses its cursor", c.Consumer)
 	warn(b.info.Paused, "consumer %q is paused for another %v: nothing comes until then", c.Consumer, b.info.PauseRemaining)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/ackfloor/ackfloor/retry"
 	"github.com/caarlos0/env/v11"
@@ -17,8 +18,8 @@ import (
 type Config struct {
 	Connection Connection `env:"-"`
 
-	Stream   string   `env:"STREAM" usage:"the stream" accepts:"a stream name"`
-	Consumer string   `env:"CONSUMER" usage:"the durable consumer's name" accepts:"a consumer name"`
+	Stream   string   `env:"STREAM" required:"true" usage:"the stream" accepts:"a stream name"`
+	Consumer string   `env:"CONSUMER" required:"true" usage:"the durable consumer's name" accepts:"a consumer name"`
 	Filter   []string `env:"FILTER" usage:"subjects, comma-separated; without one every subject of the stream" accepts:"subjects, comma-separated"`
 	Start    string   `env:"START" shown:"all" usage:"where a new consumer starts: all, new, last, seq:N, time:RFC3339; never changes an existing one" accepts:"all, new, last, seq:N or time:RFC3339"`
 	Bind     string   `env:"BIND" envDefault:"ensure" usage:"ensure creates what is missing and reports drift; update applies it; existing only binds" accepts:"ensure, update or existing"`
@@ -130,14 +131,14 @@ func (c Config) problems() []string {
 // validName holds for what the server takes as the name of a stream or a durable (nats-server 2.15, isValidName and
 // isValidAssetName: no white space, dot, wildcard or path separator).
 func validName(s string) bool {
-	return s != "" && len(s) <= 255 && !strings.ContainsAny(s, " \t\r\n\f.*>/\\\x00")
+	return s != "" && len(s) <= 255 && !strings.ContainsAny(s, " .*>/\\") && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // validSubject holds for a subject with or without wildcards.
 func validSubject(s string) bool {
 	tokens := strings.Split(s, ".")
 	for i, t := range tokens {
-		if t == "" || strings.ContainsAny(t, " \t\r\n\f\x00") || t == ">" && i < len(tokens)-1 {
+		if t == "" || strings.Contains(t, " ") || strings.ContainsFunc(t, unicode.IsControl) || t == ">" && i < len(tokens)-1 {
 			return false
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caarlos0/env/v11"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 )
@@ -88,6 +89,9 @@ func (c Connection) apiPrefix() string {
 // reconnects, and after two equal authorization errors), pings every 10 s and comes back within 0.1 s of a restarted server
 // at first, 0.75 s at the most. The caller closes it.
 func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
+	if err := env.ParseWithOptions(&c, env.Options{Environment: map[string]string{}, SetDefaultsForZeroValuesOnly: true}); err != nil {
+		return nil, &ConfigError{Problems: []string{err.Error()}}
+	}
 	if problems := c.problems(); len(problems) > 0 {
 		return nil, &ConfigError{Problems: problems}
 	}

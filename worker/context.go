@@ -43,6 +43,9 @@ func (a *attempt) Err() error {
 	if a.real != nil {
 		return a.real.Err()
 	}
+	if a.over {
+		return context.Canceled
+	}
 	if a.r.clock.now() >= a.limit {
 		return context.DeadlineExceeded
 	}

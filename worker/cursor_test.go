@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// F3 with real processes: what was acknowledged does not come again, however the worker and the server end.
+// With real processes: what was acknowledged does not come again, however the worker and the server end.
 func TestAcknowledgedStaysAcknowledgedAcrossProcesses(t *testing.T) {
 	p := testutil.ServerProcess(t)
 	p.Events(t, 100)
@@ -43,7 +43,7 @@ func TestAcknowledgedStaysAcknowledgedAcrossProcesses(t *testing.T) {
 	}
 }
 
-// F4: two processes share one durable, each message once.
+// Two processes share one durable, each message once.
 func TestTwoProcessesShareADurable(t *testing.T) {
 	s := testutil.Server(t)
 	s.Events(t, 200)

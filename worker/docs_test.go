@@ -24,7 +24,7 @@ func TestReferenceTable(t *testing.T) {
 		if value == "" {
 			value = f.Tag.Get("envDefault")
 		}
-		if name := f.Tag.Get("env"); name == "STREAM" || name == "CONSUMER" {
+		if f.Tag.Get("required") != "" {
 			value = "required"
 		}
 		if value != "" {

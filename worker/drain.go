@@ -26,7 +26,7 @@ func (r *Runner) drain(ctx context.Context, cause error) error {
 	if r.failed() != nil {
 		grace = min(grace, failedGrace)
 	}
-	r.log.Info("draining", zap.String("why", why(cause)), zap.Duration("grace", grace))
+	r.log.Debug("draining", zap.String("why", why(cause)), zap.Duration("grace", grace))
 	over := make(chan struct{})
 	timer := time.AfterFunc(grace, func() { close(over) })
 	defer timer.Stop()
@@ -42,22 +42,25 @@ func (r *Runner) drain(ctx context.Context, cause error) error {
 	// 4. The last settlements are confirmed.
 	r.awaitConfirmations(ctx, began+grace)
 	// 5. A last look. The connection is the caller's to close.
-	r.logDrain(ctx, began)
+	unconfirmed := r.logDrain(ctx, cause, began)
 	if err := r.failed(); err != nil {
 		return err
 	}
+	if unconfirmed > 0 && broken == nil {
+		broken = &DrainError{}
+	}
 	if broken != nil {
+		broken.Unconfirmed = unconfirmed
 		return broken
 	}
 	return nil
 }
 
 func why(cause error) string {
-	switch {
-	case cause == nil || errors.Is(cause, context.Canceled):
+	if cause == nil || errors.Is(cause, context.Canceled) {
 		return "told to stop"
 	}
-	return cause.Error()
+	return shown(cause.Error())
 }
 
 // endPulls stops pulling and waits until the open pulls have ended by themselves: losing interest in one that is being served
@@ -172,8 +175,8 @@ func (r *Runner) awaitConfirmations(ctx context.Context, graceEnd time.Duration)
 	}
 }
 
-// logDrain looks at the consumer for the last time and writes the one line that a drain gets.
-func (r *Runner) logDrain(ctx context.Context, began time.Duration) {
+// logDrain looks at the consumer for the last time and writes the one line that a drain gets. It returns how many settlements are not confirmed.
+func (r *Runner) logDrain(ctx context.Context, cause error, began time.Duration) (unconfirmed int) {
 	if !r.nc.IsClosed() && r.failed() == nil {
 		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
 		defer cancel()
@@ -184,6 +187,7 @@ func (r *Runner) logDrain(ctx context.Context, began time.Duration) {
 	open := r.conf.open.Load()
 	s := r.Status()
 	fields := []zap.Field{
+		zap.String("why", why(cause)),
 		zap.Uint64("acked", s.Counts.Acked), zap.Uint64("retried", s.Counts.Retried), zap.Uint64("terminated", s.Counts.Terminated),
 		zap.Uint64("returned", s.Counts.Returned), zap.Int64("unconfirmed", open),
 		zap.Uint64("delivered", s.Cursor.Delivered), zap.Uint64("ack_floor", s.Cursor.AckFloor),
@@ -194,6 +198,7 @@ func (r *Runner) logDrain(ctx context.Context, began time.Duration) {
 		r.log.Warn("some settlements are not confirmed: their messages may be delivered again", zap.Uint64s("sequences", r.conf.sequences()))
 	}
 	r.log.Info("drained: the next worker resumes at the ack floor", fields...)
+	return int(open)
 }
 
 // watchIdle ends the work when two looks in a row find nothing held here and nothing pending at the server, for which one

@@ -78,7 +78,7 @@ filter_subjects is events.1, the configuration says events.>
 max_ack_pending is 7, the configuration says 100
 max_deliver is 3, the configuration says -1`
 
-// F2: what to do with a consumer that differs is said by BIND: ensure reports, update applies, existing only binds.
+// What to do with a consumer that differs is said by BIND: ensure reports, update applies, existing only binds.
 func TestBindModes(t *testing.T) {
 	for _, mode := range []string{BindEnsure, BindUpdate, BindExisting} {
 		t.Run(mode, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestBindModes(t *testing.T) {
 	}
 }
 
-// F2: an update applies what may change and keeps the cursor, and what it does not know of.
+// An update applies what may change and keeps the cursor, and what it does not know of.
 func TestUpdateKeepsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)
@@ -144,7 +144,7 @@ func TestUpdateKeepsTheRest(t *testing.T) {
 	})
 }
 
-// F2: the start of an existing consumer is never changed: ensure says so, update refuses, and the cursor stays.
+// The start of an existing consumer is never changed: ensure says so, update refuses, and the cursor stays.
 func TestStartIsNeverChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)
@@ -173,7 +173,7 @@ func TestStartIsNeverChanged(t *testing.T) {
 	})
 }
 
-// D2: a backoff on the consumer bends every delay: warned of, by name, and removed by an update.
+// A backoff on the consumer bends every delay: warned of, by name, and removed by an update.
 func TestBackoffIsWarnedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)

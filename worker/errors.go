@@ -73,13 +73,18 @@ func (e *PermissionError) Unwrap() error { return e.Err }
 // ExitCode is 69: the right may be granted while the supervisor tries again.
 func (e *PermissionError) ExitCode() int { return shutdown.ExitUnavailable }
 
-// DrainError is returned by Run when the drain's grace ended while handlers were running: what they held was handed back.
+// DrainError is returned by Run when a drain was not a clean one: the grace ended while handlers were running, and what they held was handed
+// back, or the server was away and settlements are not confirmed, so that their messages may come again.
 type DrainError struct {
 	Interrupted int        // handlers that ended when they were told to; their messages went back
 	Abandoned   []HeldItem // messages of handlers that did not end; handed back too
+	Unconfirmed int        // settlements without a confirmation
 }
 
 func (e *DrainError) Error() string {
+	if e.Interrupted+len(e.Abandoned) == 0 {
+		return fmt.Sprintf("worker: the drain ended with %d settlements unconfirmed: the server did not answer, their messages may come again", e.Unconfirmed)
+	}
 	if len(e.Abandoned) == 0 {
 		return fmt.Sprintf("worker: the drain's grace ended with %d handlers running; their messages were handed back", e.Interrupted)
 	}

@@ -15,7 +15,7 @@ var errWork = errors.New("the work failed")
 
 func wrapTwice(err error) error { return fmt.Errorf("reserve: %w", fmt.Errorf("in the shop: %w", err)) }
 
-// D4: the class of an error survives wrapping and joining, and the cause of the context's end decides where the error alone can't.
+// The class of an error survives wrapping and joining, and the cause of the context's end decides where the error alone can't.
 func TestVerdicts(t *testing.T) {
 	const policyDelay = 7 * time.Second
 	policy := retry.Constant(policyDelay)

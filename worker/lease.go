@@ -96,6 +96,7 @@ func (r *Runner) stampSubject(seq uint64, now time.Duration) string {
 
 // onAnswer takes the server's answers to settlements and stamps.
 func (r *Runner) onAnswer(m *nats.Msg) {
+	r.at("answer")
 	token := m.Subject[len(r.answers)+1:]
 	if token[0] != 'w' {
 		r.conf.answered(token, m)

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// C1: what waits behind slow messages keeps its lease.
+// What waits behind slow messages keeps its lease.
 func TestWaitingKeepsItsLease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		concurrency, prefetch int
@@ -48,7 +48,7 @@ func mixed(seq uint64) time.Duration {
 	return 10 * time.Millisecond
 }
 
-// C2: a message that is there is handled at once, and one that comes later as soon as it is stored.
+// A message that is there is handled at once, and one that comes later as soon as it is stored.
 func TestFirstMessageIsHandledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)
@@ -70,7 +70,7 @@ func TestFirstMessageIsHandledAtOnce(t *testing.T) {
 	})
 }
 
-// C3: a lease that can't be extended any more ends the handler, and what it returns late is said to be late.
+// A lease that can't be extended any more ends the handler, and what it returns late is said to be late.
 func TestLostLeaseEndsHandler(t *testing.T) {
 	for name, tc := range map[string]struct {
 		result  error
@@ -122,7 +122,7 @@ func TestLostLeaseEndsHandler(t *testing.T) {
 	}
 }
 
-// C4: a handler that hangs does not keep its lease: another worker has the message after the handle timeout and ack_wait.
+// A handler that hangs does not keep its lease: another worker has the message after the handle timeout and ack_wait.
 func TestHungHandlerLosesItsLease(t *testing.T) {
 	for name, hung := range map[string]ackfloor.Handler{"ignores its context": testutil.Stubborn(30 * time.Second), "asleep": testutil.Sleep(time.Hour)} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func (r *rig) inAnotherProcess(h ackfloor.Handler, change ...func(*Config)) *run
 	return w
 }
 
-// C5 on one server: a backlog that is older than ack_wait, the server restarted while handlers run.
+// On one server: a backlog that is older than ack_wait, the server restarted while handlers run.
 func TestRestartDoesNotRedeliverWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testutil.Bubble(t)
@@ -181,7 +181,7 @@ func TestRestartDoesNotRedeliverWhatIsHeld(t *testing.T) {
 	})
 }
 
-// C5 in a cluster: the consumer's leader moves while handlers run on an old backlog.
+// In a cluster: the consumer's leader moves while handlers run on an old backlog.
 func TestMovedLeaderDoesNotRedeliverWhatIsHeld(t *testing.T) {
 	noLeaks(t)
 	c := testutil.Cluster(t, 3)
@@ -198,7 +198,8 @@ func TestMovedLeaderDoesNotRedeliverWhatIsHeld(t *testing.T) {
 	}
 	r.floor(60, time.Minute)
 	r.onceEach(60)
-	if counts := w.Status().Counts; counts.LeasesLost != 0 {
+	// Without the early stamps all four that run come again at each move; with them, at most one that came in at that moment.
+	if counts := w.Status().Counts; counts.LeasesLost != 0 || counts.Redelivered > 4 {
 		t.Errorf("%+v", counts)
 	}
 	w.ok(w.end())

@@ -16,7 +16,7 @@ func (r *Runner) guard(name string, loop func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			stack := debug.Stack()
-			r.log.Error("a loop panicked", zap.String("loop", name), zap.Any("panic", p), zap.ByteString("stack", stack))
+			r.log.Error("a loop panicked", zap.String("loop", name), zap.String("panic", shown(fmt.Sprint(p))), zap.ByteString("stack", stack))
 			r.fail(fmt.Errorf("worker: the %s loop failed: %w", name, &ackfloor.PanicError{Value: p, Stack: stack}))
 		}
 	}()

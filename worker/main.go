@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/ackfloor/ackfloor"
@@ -40,51 +41,51 @@ func run(h ackfloor.Handler, args []string, stdout, stderr io.Writer, parts []Pa
 		fmt.Fprintf(stderr, "unexpected argument %q: the worker is configured by its environment, see -h\n", flags.Arg(0))
 		return shutdown.ExitConfig
 	}
-	ctx, stop := shutdown.Notify(context.Background(), nil)
-	defer stop()
-	err := runMain(ctx, h, parts)
-	if err != nil {
-		fmt.Fprintln(stderr, redact(err.Error()))
+	ctx, _ := shutdown.Notify(context.Background(), nil) // the signals are kept to the end: a second one has to end the process with its own code
+	log, err := runMain(ctx, h, parts)
+	switch {
+	case err != nil && log != nil:
+		log.Error("ended with an error", zap.String("error", shown(err.Error())), zap.Int("exit_code", shutdown.ExitCode(err)))
+	case err != nil:
+		for line := range strings.Lines(redact(err.Error()) + "\n") {
+			fmt.Fprintln(stderr, printable(strings.TrimSuffix(line, "\n")))
+		}
 	}
 	return shutdown.ExitCode(err)
 }
 
-func runMain(ctx context.Context, h ackfloor.Handler, parts []Part) error {
+// runMain returns the logger once there is work to log, for the error that ends the process.
+func runMain(ctx context.Context, h ackfloor.Handler, parts []Part) (*zap.Logger, error) {
 	cfg, err := FromEnv("")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if isNil(h) {
 		_, err := New(nil, cfg, h)
-		return err
+		return nil, err
 	}
 	log, err := NewLogger(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = log.Sync() }()
 	cfg.Logger, cfg.Connection.Logger = log, log
 	nc, err := Connect(ctx, cfg.Connection)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil
+			return nil, nil
 		}
-		return err
+		return nil, err
 	}
 	defer nc.Close()
 	r, err := New(nc, cfg, h)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	steps := []shutdown.Part{{Name: "worker", Run: r.Run}}
 	for i, p := range parts {
 		steps = append(steps, shutdown.Part{Name: fmt.Sprintf("part %d", i+1), Run: func(ctx context.Context) error { return p(ctx, r) }})
 	}
-	if err := shutdown.Run(ctx, steps...); err != nil {
-		log.Error("ended with an error", zap.String("error", redact(err.Error())), zap.Int("exit_code", shutdown.ExitCode(err)))
-		return err
-	}
-	return nil
+	return log, shutdown.Run(ctx, steps...)
 }
 
 // RunAll runs several Runners of one process side by side until ctx ends, each on its own; then all drain at the same time. One that
@@ -118,6 +119,8 @@ func usage(w io.Writer, prefix string, environ map[string]string) {
 
 func shownValue(f reflect.StructField, value string) string {
 	switch {
+	case value == "" && f.Tag.Get("required") != "":
+		return "(required)"
 	case value == "" && f.Tag.Get("shown") != "":
 		return f.Tag.Get("shown") + " (default)"
 	case value == "" && f.Tag.Get("envDefault") != "":

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What a worker needs that only binds (PLATFORM.md 8), what one needs beside to create its consumer, and what one may read.
+// What a worker needs that only binds, what one needs beside to create its consumer, and what one may read.
 var (
 	bindOnly  = []string{"$JS.API.CONSUMER.INFO.EVENTS.D", "$JS.API.CONSUMER.MSG.NEXT.EVENTS.D", "$JS.ACK.EVENTS.D.>", "$JS.ACK.*.*.EVENTS.D.>"}
 	creating  = []string{"$JS.API.CONSUMER.CREATE.EVENTS.D", "$JS.API.CONSUMER.CREATE.EVENTS.D.>"}

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A1 with a real process: SIGTERM while four handlers run.
+// With a real process: SIGTERM while four handlers run.
 func TestSIGTERMFinishesWhatRuns(t *testing.T) {
 	s := testutil.Server(t)
 	s.Events(t, 100)
@@ -33,7 +33,7 @@ func TestSIGTERMFinishesWhatRuns(t *testing.T) {
 	}
 }
 
-// A4b with a real process: a handler that ignores its context.
+// With a real process: a handler that ignores its context.
 func TestStubbornHandlerExits75(t *testing.T) {
 	s := testutil.Server(t)
 	s.Events(t, 1)
@@ -53,7 +53,7 @@ func TestStubbornHandlerExits75(t *testing.T) {
 // slack is what a loaded machine may add to a time limit of a real process.
 const slack = 300 * time.Millisecond
 
-// A4c: a second signal ends the process at once.
+// A second signal ends the process at once.
 func TestSecondSignalExitsAtOnce(t *testing.T) {
 	s := testutil.Server(t)
 	s.Events(t, 10)
@@ -67,7 +67,7 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	}
 }
 
-// A6: after SIGKILL the next process handles everything; twice at most what was held, and soon.
+// After SIGKILL the next process handles everything; twice at most what was held, and soon.
 func TestSIGKILLRepeatsAtMostWhatWasHeld(t *testing.T) {
 	s := testutil.Server(t)
 	s.Events(t, 200)
@@ -89,7 +89,7 @@ func TestSIGKILLRepeatsAtMostWhatWasHeld(t *testing.T) {
 	for _, n := range events(t, k.out, "start") {
 		again += n - 1
 	}
-	if again > held || held > 8+512 {
+	if again > held || held > 8+prefetchMax {
 		t.Errorf("%d handled again, %d were held", again, held)
 	}
 	next.signal(syscall.SIGTERM)
@@ -98,7 +98,7 @@ func TestSIGKILLRepeatsAtMostWhatWasHeld(t *testing.T) {
 	}
 }
 
-// A7: a Runner by itself leaves the signals alone; with package shutdown everything in a process ends in order.
+// A Runner by itself leaves the signals alone; with package shutdown everything in a process ends in order.
 func TestSignalsBelongToTheProgram(t *testing.T) {
 	s := testutil.Server(t)
 	s.Events(t, 10)
@@ -147,7 +147,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// B1 with a real server process that is killed and comes back.
+// With a real server process that is killed and comes back.
 func TestGoesOnAfterServerIsKilled(t *testing.T) {
 	p := testutil.ServerProcess(t)
 	p.Events(t, 100)

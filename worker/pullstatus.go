@@ -117,7 +117,7 @@ func (r *Runner) act(e effect, code, text string) {
 		p.countLocked("too_large")
 		p.alone = true
 		p.mu.Unlock()
-		r.log.Info("a message is larger than a pull asks for: fetching it alone", zap.Int("pull_bytes", r.cfg.PullBytes))
+		r.log.Debug("a message is larger than a pull asks for: fetching it alone", zap.Int("pull_bytes", r.cfg.PullBytes))
 	case overLimit:
 		r.log.Warn("the consumer's limits on pull requests have changed: reading them anew", zap.String("status", text))
 		later("limit", askAgainWait)

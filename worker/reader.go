@@ -61,6 +61,7 @@ func (r *Runner) read() {
 			close(r.reader.over)
 			return
 		default:
+			r.at("read")
 			d := r.onPulled(m, now)
 			now = 0
 			if d == nil {

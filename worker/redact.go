@@ -2,7 +2,10 @@ package worker
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // userinfo is what stands before the host in a URL: user:password, or a token.
@@ -41,6 +44,27 @@ func redactURL(list string) string {
 	hide(list[from:])
 	return out.String()
 }
+
+// printable escapes control characters, the ones that a terminal obeys and JSON leaves alone (DEL, U+0080 to U+009F) too: subjects and
+// errors come from elsewhere.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, unicode.IsControl) && utf8.ValidString(s) {
+		return s
+	}
+	var out strings.Builder
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			quoted := strconv.QuoteRuneToASCII(r)
+			out.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
+// shown makes a text from elsewhere fit for a log: without secrets, without control characters.
+func shown(s string) string { return printable(redact(s)) }
 
 // redacted is an error whose text is fit to be shown, and which is still what it was for errors.Is and errors.As.
 type redacted struct{ err error }

@@ -13,7 +13,7 @@ import (
 	"github.com/ackfloor/ackfloor/testutil"
 )
 
-// D1: an outage of 700 ms does not use up the attempts: with the defaults the message succeeds later, its attempts spaced by the policy.
+// An outage of 700 ms does not use up the attempts: with the defaults the message succeeds later, its attempts spaced by the policy.
 func TestShortOutageIsOutlived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 20)
@@ -102,7 +102,7 @@ func TestAttemptsEnd(t *testing.T) {
 		{"a panic with an error", testutil.Panic(errWork), 4, "exhausted", 1, 4},
 		{"panic(nil)", testutil.Panic(nil), 4, "exhausted", 1, 4},
 		{"Goexit", testutil.Goexit(), 4, "exhausted", 1, 4},
-		{"the handle timeout", blocked, 4, "timed out", 0, 0},
+		{"the handle timeout", blocked, 4, "timed out", 1, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestUserCodeThatPanicsWhileSettling(t *testing.T) {
 	}
 }
 
-// D3: failures that wait for their retry count against max_ack_pending. It is warned of, it shows, and the good ones come when the first
+// Failures that wait for their retry count against max_ack_pending. It is warned of, it shows, and the good ones come when the first
 // delay has passed: M failures every d.
 func TestWaitingFailuresStarveOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestWaitingFailuresStarveOthers(t *testing.T) {
 	})
 }
 
-// D5: what was given back with a delay returns after a restart of the worker, when the delay has passed and not before.
+// What was given back with a delay returns after a restart of the worker, when the delay has passed and not before.
 func TestGivenBackReturnsAfterRestart(t *testing.T) {
 	for _, server := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the server too: %v", server), func(t *testing.T) {

@@ -93,7 +93,7 @@ func (r *Runner) judged(o outcome) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.counters.panics.Add(1)
-			r.log.Error("the retry policy, or a method of the error, panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			r.log.Error("the retry policy, or a method of the error, panicked", zap.String("panic", shown(fmt.Sprint(p))), zap.ByteString("stack", debug.Stack()))
 			v = verdict{kind: retried, delay: r.ackWait, reason: "panicked"}
 			if o.attempt >= r.cfg.MaxAttempts {
 				v = verdict{kind: givenUp, reason: exhausted(v.reason)}
@@ -110,7 +110,7 @@ func errorFields(err error) (fields []zap.Field) {
 			fields = []zap.Field{zap.String("error", fmt.Sprintf("%T, a method of which panicked: %v", err, p))}
 		}
 	}()
-	fields = []zap.Field{zap.String("error", redact(err.Error()))}
+	fields = []zap.Field{zap.String("error", shown(err.Error()))}
 	var panicked *ackfloor.PanicError
 	if errors.As(err, &panicked) && panicked.Stack != nil {
 		fields = append(fields, zap.ByteString("stack", panicked.Stack))
@@ -126,6 +126,9 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 		o.age = time.Since(d.msg.Published)
 	}
 	v := r.judged(o)
+	if v.kind == givenUp {
+		v = r.giveUp(d, v, err)
+	}
 	reply, gone := r.finish(d, now, v.kind == acked || v.kind == givenUp)
 	if gone && v.kind != acked {
 		v = verdict{kind: late} // handed back, or its lease is lost
@@ -138,9 +141,6 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 	} else if gone {
 		r.counters.late.Add(1)
 		r.log.Warn("done, but late: the lease was lost before the handler returned; another worker may have handled it too", describe(d)...)
-	}
-	if v.kind == givenUp {
-		r.giveUp(d, v, err)
 	}
 	r.send(d, reply, v, now)
 }
@@ -160,32 +160,41 @@ func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply str
 	return reply, gone
 }
 
-// giveUp is where a message that can't be handled is kept before it is terminated. For now it is only terminated and logged.
-func (r *Runner) giveUp(d *delivery, v verdict, err error) {
-	if v.reason == "exhausted" {
+// giveUp is called for a message that can't be handled, before it is settled in any way: what keeps such messages belongs here, and may
+// answer with another verdict where it can't. In this version they are terminated and logged.
+func (r *Runner) giveUp(_ *delivery, v verdict, _ error) verdict {
+	if v.reason == "exhausted" || v.reason == "timed out" {
 		r.counters.exhausted.Add(1)
 	}
+	return v
 }
 
 // send tells the server a verdict. Nothing here uses a context, so that nothing which ends a handler or the Runner ends a settlement.
 func (r *Runner) send(d *delivery, reply string, v verdict, now time.Duration) {
-	var body []byte
 	switch v.kind {
 	case acked:
 		r.counters.acked.Add(1)
-		body = ackBody
 	case retried:
 		r.counters.retried.Add(1)
-		body = nakBody(v.delay)
 	case givenUp:
 		r.counters.terminated.Add(1)
-		body = termBody(v.reason)
 	case returned:
 		r.counters.returned.Add(1)
-		body = nakBody(v.delay)
 	case late:
 		r.counters.late.Add(1)
 		return
+	}
+	r.tell(d, reply, v, now)
+}
+
+// tell is send for what is not counted as an outcome.
+func (r *Runner) tell(d *delivery, reply string, v verdict, now time.Duration) {
+	body := ackBody
+	switch v.kind {
+	case retried, returned:
+		body = nakBody(v.delay)
+	case givenUp:
+		body = termBody(v.reason)
 	}
 	if r.cfg.Ack == AckSend {
 		if err := r.nc.Publish(reply, body); err != nil {
@@ -209,12 +218,12 @@ func (r *Runner) logFailure(d *delivery, v verdict, err error) {
 	case givenUp:
 		r.log.Error("given up: terminated", append(fields, zap.String("reason", v.reason), zap.Int("max_attempts", r.cfg.MaxAttempts))...)
 	case returned:
-		r.log.Info("interrupted: handed back, no failure", fields...)
+		r.log.Debug("interrupted: handed back, no failure", fields...)
 	case late:
 		r.log.Warn("returned an error late: the lease was lost before; nothing is sent", fields...)
 	}
 }
 
 func describe(d *delivery) []zap.Field {
-	return []zap.Field{zap.String("subject", d.msg.Subject), zap.Uint64("sequence", d.msg.Sequence), zap.Int("attempt", d.msg.Attempt)}
+	return []zap.Field{zap.String("subject", printable(d.msg.Subject)), zap.Uint64("sequence", d.msg.Sequence), zap.Int("attempt", d.msg.Attempt)}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ackfloor/ackfloor/testutil"
 )
 
-// A1: stop returns only when the handlers have, and everything held is settled.
+// Stop returns only when the handlers have, and everything held is settled.
 func TestStopWaitsForHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 100)
@@ -45,7 +45,7 @@ func TestStopWaitsForHandlers(t *testing.T) {
 	})
 }
 
-// A2: a handler's context lives through the grace and then ends with a cause of its own; what it returns is still settled.
+// A handler's context lives through the grace and then ends with a cause of its own; what it returns is still settled.
 func TestContextLivesThroughGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 1)
@@ -75,7 +75,7 @@ func TestContextLivesThroughGrace(t *testing.T) {
 	})
 }
 
-// A3: what a deploy interrupts comes back at once and is no failure.
+// What a deploy interrupts comes back at once and is no failure.
 func TestInterruptedIsNotFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 1)
@@ -106,7 +106,7 @@ func TestInterruptedIsNotFailed(t *testing.T) {
 	})
 }
 
-// A4b: a handler that ignores its context does not hold up the stop; its message is handed back and no longer stamped.
+// A handler that ignores its context does not hold up the stop; its message is handed back and no longer stamped.
 func TestStubbornHandlerIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 1)
@@ -130,7 +130,7 @@ func TestStubbornHandlerIsLeftBehind(t *testing.T) {
 	})
 }
 
-// A4a: a message that waits for its retry does not hold up the stop.
+// A message that waits for its retry does not hold up the stop.
 func TestRetryDoesNotHoldUpTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 1)
@@ -144,7 +144,7 @@ func TestRetryDoesNotHoldUpTheStop(t *testing.T) {
 	})
 }
 
-// A5: the last acks are confirmed before Run returns.
+// The last acks are confirmed before Run returns.
 func TestLastAcksAreConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 200)

@@ -37,7 +37,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"EMAIL_STREAM": `"EVENTS"`, "EMAIL_CONCURRENCY": `"3"`, "EMAIL_CONSUMER": " - ", "EMAIL_ACK_WAIT": "30s (default)", "EMAIL_PREFETCH": "0 = automatic (default)",
+		"EMAIL_STREAM": `"EVENTS"`, "EMAIL_CONCURRENCY": `"3"`, "EMAIL_CONSUMER": "(required)", "EMAIL_ACK_WAIT": "30s (default)", "EMAIL_PREFETCH": "0 = automatic (default)",
 		"EMAIL_DEAD_LETTER": "<STREAM>_DLQ (default)", "EMAIL_START": "all (default)", "EMAIL_FILTER": `"a\nb"`,
 		"NATS_PASSWORD": "(set, not shown)", "NATS_TOKEN": "(set, not shown)", "NATS_USER": `"bob"`, "NATS_URL": "host:4222", "NATS_CREDS": " - ",
 	} {
