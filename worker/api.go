@@ -113,9 +113,12 @@ func (r *Runner) lookAtConsumer() bool {
 		return false
 	}
 	r.sawCursor(info)
+	r.conf.forget(info.Delivered.Stream)
+	r.ackWait.Store(int64(info.Config.AckWait))
 	r.pull.mu.Lock()
 	r.pull.limits = limitsOf(info.Config)
-	r.pull.suspect, r.pull.watched = false, r.clock.now()
+	now := r.clock.now()
+	r.pull.suspect, r.pull.watched, r.pull.looked = false, now, now
 	r.pull.mu.Unlock()
 	return true
 }

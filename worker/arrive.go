@@ -30,8 +30,8 @@ func (r *Runner) onPulled(m *nats.Msg, now time.Duration) *delivery {
 		now = r.clock.now()
 	}
 	d := r.slab.next()
-	d.read(m, st, r.cfg.Stream, r.cfg.Consumer)
-	d.received, d.leaseEnd = now, now+r.ackWait
+	d.read(m, st, r)
+	d.received, d.leaseEnd = now, now+r.leaseTime()
 	arrival, inline := r.arrived(d, now)
 	switch arrival {
 	case added:
@@ -81,7 +81,9 @@ func (r *Runner) arrived(d *delivery, now time.Duration) (a arrival, inline bool
 	b.mu.Lock()
 	p.asked = max(0, p.asked-1)
 	p.missed = 0
-	stampDue := now + stampAfter(b.avg, r.ackWait)
+	p.heard = now
+	p.size += (len(d.msg.Data) + overhead - p.size) / 16
+	stampDue := now + stampAfter(b.avg, r.leaseTime())
 	d.stampDue = stampDue
 	if a = b.arrivalLocked(d); a == added {
 		b.holdLocked(d)
@@ -104,6 +106,9 @@ func (r *Runner) arrived(d *delivery, now time.Duration) (a arrival, inline bool
 	return a, inline
 }
 
+// overhead is what a message takes beside its payload, bytes, roughly.
+const overhead = 1024
+
 // wakeAt is how many messages of a burst are taken in before a slot is woken for them: with handlers that do nothing, waking is what costs. The last
 // of a burst always wakes.
 const wakeAt = 8
@@ -113,7 +118,7 @@ const wakeAt = 8
 func (r *Runner) passOn(d *delivery) {
 	v := verdict{kind: returned}
 	if d.bounced > 1 {
-		v.delay = r.ackWait
+		v.delay = r.leaseTime()
 	}
 	r.tell(d, d.reply, v, r.clock.now())
 }

@@ -54,6 +54,7 @@ func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 	if expiry > longPull {
 		heartbeat = min(expiry/2, heartbeatMax)
 		a.alive = now + 2*heartbeat + pullMargin
+		rec.heartbeat = heartbeat
 	}
 	rec.alive = a.alive
 	a.body = pullBody(n, bytes, expiry, heartbeat)

@@ -72,7 +72,7 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.ackWait = r.bound.info.Config.AckWait
+	r.ackWait.Store(int64(r.bound.info.Config.AckWait))
 	r.conf.runs.allowed = r.bound.info.Cluster == nil && r.cfg.Connection.Domain == "" && r.cfg.Connection.APIPrefix == ""
 	r.pull.mu.Lock()
 	r.pull.limits = limitsOf(r.bound.info.Config)

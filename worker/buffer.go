@@ -16,7 +16,8 @@ type buffer struct {
 	more    sync.Cond // slots wait here
 	held    map[uint64]*delivery
 	queue   fifo
-	slots   int // how many may run
+	slots   int           // how many may run
+	limit   time.Duration // the handle timeout
 	running int
 	idle    int           // slots that wait on more
 	waking  int           // of those, told to wake and not there yet
@@ -36,8 +37,8 @@ type settledEntry struct {
 	published int64
 }
 
-func newBuffer(slots int) *buffer {
-	b := &buffer{slots: slots, held: make(map[uint64]*delivery), settled: make([]settledEntry, settledSize)}
+func newBuffer(slots int, handleTimeout time.Duration) *buffer {
+	b := &buffer{slots: slots, limit: handleTimeout, held: make(map[uint64]*delivery), settled: make([]settledEntry, settledSize)}
 	b.more.L = &b.mu
 	return b
 }
@@ -123,7 +124,7 @@ func (b *buffer) take(c clock, now time.Duration) *delivery {
 			if d.gone {
 				continue
 			}
-			d.started, d.running = now, true
+			d.startLocked(now, b.limit)
 			b.running++
 			b.wakeLocked()
 			return d

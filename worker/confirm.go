@@ -76,10 +76,11 @@ func (c *confirmer) ack(to string, seq uint64, now time.Duration) {
 	c.open.Add(1)
 	c.mu.Lock()
 	if c.joinLocked(sent{to, seq}, now) {
-		c.mu.Unlock()
+		// Under the lock, so that nobody closes the run, and has it confirmed, before this ack is on its way.
 		if c.nc.Publish(to, ackBody) != nil {
-			c.closeRun()
+			c.closeRunLocked(now)
 		}
+		c.mu.Unlock()
 		return
 	}
 	s := c.takeLocked()

@@ -14,7 +14,7 @@ import (
 // does nothing). Its deadline is kept by the lease loop as well, for handlers that never look.
 type attempt struct {
 	r     *Runner
-	limit time.Duration // when the handle timeout passes, by the Runner's clock
+	limit time.Duration // when the handle timeout passes, by the Runner's clock; set when a handler gets the message
 
 	mu   sync.Mutex
 	real *realContext // nil until it is needed
@@ -27,8 +27,6 @@ type realContext struct {
 	stop   context.CancelFunc // frees the timer
 	cause  error              // why it was ended, nil while it was not
 }
-
-func (a *attempt) begin(r *Runner, limit time.Duration) { a.r, a.limit = r, limit }
 
 var errReturned = errors.New("worker: the handler has returned")
 

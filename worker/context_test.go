@@ -15,9 +15,7 @@ type ctxKey struct{}
 // newAttempt makes a handler's context whose timeout passes in a second.
 func newAttempt() *attempt {
 	r := &Runner{clock: clock{time.Now()}, values: context.WithValue(context.Background(), ctxKey{}, "value")}
-	a := new(attempt)
-	a.begin(r, time.Second)
-	return a
+	return &attempt{r: r, limit: time.Second}
 }
 
 func TestAttemptIsAContext(t *testing.T) {

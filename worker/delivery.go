@@ -27,6 +27,11 @@ type delivery struct {
 	bounced  uint16        // redeliveries that were passed on to another worker
 }
 
+// startLocked marks it as running: a handler has it from now on.
+func (d *delivery) startLocked(now, handleTimeout time.Duration) {
+	d.running, d.started, d.attempt.limit = true, now, now+handleTimeout
+}
+
 // published is, with the sequence, what tells a message from one of a stream of the same name that was made anew.
 func (d *delivery) published() int64 { return d.msg.Published.UnixNano() }
 
@@ -46,14 +51,15 @@ func (s *slab) next() *delivery {
 }
 
 // read fills a delivery with what the server sent.
-func (d *delivery) read(m *nats.Msg, st stamp, stream, consumer string) {
+func (d *delivery) read(m *nats.Msg, st stamp, r *Runner) {
 	*d = delivery{
+		attempt: attempt{r: r},
 		msg: ackfloor.Message{
 			Subject:   m.Subject,
 			Data:      m.Data,
 			Header:    m.Header,
-			Stream:    stream,
-			Consumer:  consumer,
+			Stream:    r.cfg.Stream,
+			Consumer:  r.cfg.Consumer,
 			Sequence:  st.streamSeq,
 			Attempt:   int(st.deliveries),
 			Published: st.time(),

@@ -74,7 +74,7 @@ func (r *Runner) endPulls(graceOver <-chan struct{}) {
 		p.mu.Lock()
 		open := p.open
 		p.mu.Unlock()
-		if open == 0 || r.failed() != nil {
+		if open == 0 || r.failed() != nil || !r.nc.IsConnected() {
 			break
 		}
 		select {
@@ -151,7 +151,11 @@ func (r *Runner) interrupt() *DrainError {
 
 // awaitConfirmations waits until every settlement is confirmed, until a while behind the end of the grace: its clock is not the handlers'.
 func (r *Runner) awaitConfirmations(ctx context.Context, graceEnd time.Duration) {
-	limit := time.NewTimer(max(graceEnd, r.clock.now()) + confirmWait - r.clock.now())
+	wait := max(graceEnd, r.clock.now()) + confirmWait - r.clock.now()
+	if r.failed() != nil {
+		wait = time.Second
+	}
+	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	if r.cfg.Ack == AckSend {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmWait)

@@ -23,9 +23,7 @@ func (r *Runner) slot() {
 // handle calls the handler for one message and settles it, whatever the call does: return, panic, or end its goroutine. It returns
 // when that was.
 func (r *Runner) handle(d *delivery) (now time.Duration) {
-	limit := d.started + r.cfg.HandleTimeout
-	d.attempt.begin(r, limit)
-	r.leases.by(limit)
+	r.leases.by(d.attempt.limit)
 	var err error
 	returned := false
 	defer func() {

@@ -25,11 +25,15 @@ func stampAfter(average, ackWait time.Duration) time.Duration {
 	return min(stampEarly, ackWait/3)
 }
 
+// leaseTime is the consumer's ack_wait, as of the last look.
+func (r *Runner) leaseTime() time.Duration { return time.Duration(r.ackWait.Load()) }
+
 // tendLeases extends what is due, ends handlers whose time is over, and gives up what can't be kept.
 func (r *Runner) tendLeases(now time.Duration) time.Duration {
 	type timedOut struct {
-		d     *delivery
-		cause error
+		d       *delivery
+		running bool // else it waited: there is no handler to tell
+		cause   error
 	}
 	var over []timedOut
 	next := never
@@ -42,12 +46,12 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		}
 		if d.running && !d.expired && now >= d.started+r.cfg.HandleTimeout {
 			d.expired = true
-			over = append(over, timedOut{d, ackfloor.ErrHandleTimeout})
+			over = append(over, timedOut{d, true, ackfloor.ErrHandleTimeout})
 		}
 		if now >= d.leaseEnd {
 			b.dropLocked(d)
 			if !d.expired {
-				over = append(over, timedOut{d, ackfloor.ErrLeaseLost})
+				over = append(over, timedOut{d, d.running, ackfloor.ErrLeaseLost})
 			}
 			continue
 		}
@@ -62,7 +66,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 			continue // the reconnect makes every stamp due
 		}
 		if now >= d.stampDue {
-			d.stampDue = now + r.ackWait/3
+			d.stampDue = now + r.leaseTime()/3
 			// Under the lock, which a slot takes before it settles: a +WPI behind a NAK would start its delay anew, as ack_wait.
 			_ = r.nc.PublishRequest(d.reply, r.stampSubject(d.msg.Sequence, now), wpiBody) // what is not answered is seen by leaseEnd
 		}
@@ -70,13 +74,13 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 	}
 	b.mu.Unlock()
 	for _, o := range over {
-		r.endAttempt(o.d, o.cause)
+		r.endAttempt(o.d, o.running, o.cause)
 	}
 	return next
 }
 
 // endAttempt ends a handler's context because its time is over or its lease is lost.
-func (r *Runner) endAttempt(d *delivery, cause error) {
+func (r *Runner) endAttempt(d *delivery, running bool, cause error) {
 	fields := []zap.Field{zap.String("subject", d.msg.Subject), zap.Uint64("sequence", d.msg.Sequence), zap.Int("attempt", d.msg.Attempt)}
 	if cause == ackfloor.ErrHandleTimeout {
 		r.log.Warn("the handle timeout has passed: the handler's context is ended, its lease no longer extended",
@@ -84,9 +88,11 @@ func (r *Runner) endAttempt(d *delivery, cause error) {
 	} else {
 		r.counters.leasesLost.Add(1)
 		r.log.Warn("a lease is lost: the server did not answer for ack_wait, another worker may have the message",
-			append(fields, zap.Duration("ack_wait", r.ackWait))...)
+			append(fields, zap.Duration("ack_wait", r.leaseTime()))...)
 	}
-	d.attempt.end(cause)
+	if running {
+		d.attempt.end(cause)
+	}
 }
 
 // stampSubject is where the server answers a +WPI: with the sequence and the moment in it, since the answer says from when the new lease runs.
@@ -115,7 +121,7 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 			d.stampDue = r.clock.now() + nobodyWait
 			r.leases.by(d.stampDue)
 		} else {
-			d.leaseEnd = max(d.leaseEnd, time.Duration(sent)+r.ackWait)
+			d.leaseEnd = max(d.leaseEnd, time.Duration(sent)+r.leaseTime())
 		}
 	}
 	r.buf.mu.Unlock()

@@ -58,7 +58,7 @@ func (r *Runner) guarded(name string, f nats.MsgHandler) nats.MsgHandler {
 
 // watch follows the connection: after a reconnect everything is settled anew, and a connection that is closed for good ends the Runner.
 func (r *Runner) watch(ctx context.Context) {
-	changes := r.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.CLOSED)
+	changes := r.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer r.nc.RemoveStatusListener(changes)
 	for {
 		if r.nc.IsClosed() { // also: before we listened
@@ -70,7 +70,8 @@ func (r *Runner) watch(ctx context.Context) {
 			return
 		case s := <-changes:
 			switch s {
-			case nats.DISCONNECTED:
+			case nats.DISCONNECTED, nats.RECONNECTING: // the latter is what nats.go reports of a lost connection that it will make again
+				r.suspectConsumer()
 				r.forgetPulls()
 			case nats.CONNECTED:
 				r.counters.reconnects.Add(1)

@@ -22,15 +22,17 @@ const (
 	longPull     = 2 * time.Second        // pulls that stay open longer ask for heartbeats,
 	heartbeatMax = 5 * time.Second        // as often as this at least
 	anySize      = 1 << 30                // bytes, more than a message may have: the server tells the end of a full pull only if it has a limit
+	lookAnyway   = 5 * time.Second        // and in any case: somebody may change its ack_wait or its limits
 	lookEvery    = 500 * time.Millisecond // while no pull is open, which would be told of a deletion, the consumer is looked at
 )
 
 // pull is a request for messages that is open at the server.
 type pull struct {
-	open     bool
-	batch    int
-	alive    time.Duration // when it is given up unless a heartbeat comes
-	deadline time.Duration // when it is given up whatever comes
+	open      bool
+	batch     int
+	heartbeat time.Duration // as often as this it is heard of; 0: not before its end
+	alive     time.Duration // when it is given up unless something comes
+	deadline  time.Duration // when it is given up whatever comes
 }
 
 // puller asks for as many messages as there is room for, and keeps count by the answers. Messages of all pulls arrive on one
@@ -46,8 +48,11 @@ type puller struct {
 	notBefore time.Duration
 	settled   time.Duration // when settling began, after a reconnect or a change of leader; 0: it is done
 	missed    int           // pulls that were given up in a row
+	looked    time.Duration // when the consumer was looked at
 	watched   time.Duration // when a pull was open last, or the consumer was looked at
 	prefetch  int
+	size      int           // of a message, bytes, moving average
+	heard     time.Duration // when anything came on a pull last
 	limits    limits
 	ended     chan struct{} // a token when the last open pull has ended
 	errors    map[string]uint64
@@ -71,6 +76,9 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	suspect, wait, stopped := p.suspect, p.notBefore, p.stopped
 	p.mu.Unlock()
 	if stopped {
+		if suspect {
+			r.lookAtConsumer()
+		}
 		return next
 	}
 	if suspect && now >= wait || r.unwatched(now) {
@@ -118,14 +126,14 @@ func (r *Runner) settledFirst(now time.Duration) bool {
 	return true
 }
 
-// unwatched tells whether no pull has been open for a while, and nobody looked: all slots are busy.
+// unwatched tells whether no pull has been open for a while and nobody looked, since all slots are busy; or nobody has looked for long.
 func (r *Runner) unwatched(now time.Duration) bool {
 	r.pull.mu.Lock()
 	defer r.pull.mu.Unlock()
 	if r.pull.open > 0 {
 		r.pull.watched = now
 	}
-	return now-r.pull.watched >= lookEvery
+	return now-r.pull.watched >= lookEvery || now-r.pull.looked >= lookAnyway
 }
 
 // giveUpPulls drops pulls whose end is overdue: the server never got them, or lost them. It returns when the next one will be, and whether there was one.
@@ -139,7 +147,11 @@ func (r *Runner) giveUpPulls(now time.Duration) (next time.Duration, lost bool) 
 		if !rec.open {
 			continue
 		}
-		if now >= rec.alive || now >= rec.deadline {
+		alive := rec.alive
+		if rec.heartbeat > 0 { // while messages come there are no heartbeats
+			alive = max(alive, p.heard+2*rec.heartbeat+pullMargin)
+		}
+		if now >= alive || now >= rec.deadline {
 			lost = true
 			p.countLocked("lost")
 			p.missed++
@@ -147,7 +159,7 @@ func (r *Runner) giveUpPulls(now time.Duration) (next time.Duration, lost bool) 
 			p.endLocked(i, 0, now)
 			continue
 		}
-		next = min(next, rec.alive, rec.deadline)
+		next = min(next, alive, rec.deadline)
 	}
 	return next, lost
 }

@@ -77,14 +77,17 @@ func (r *Runner) onStatus(m *nats.Msg) {
 	now := r.clock.now()
 	p.mu.Lock()
 	rec := &p.pulls[place]
+	p.heard = now
 	if e == alive {
-		rec.alive = min(now+2*heartbeatMax+pullMargin, rec.deadline)
 		p.missed = 0
 		p.mu.Unlock()
 		return
 	}
 	batch := rec.batch
 	p.mu.Unlock()
+	if e == tooLarge && left < batch {
+		e = ended // some have come: only what is left of its bytes is too little for the next one
+	}
 	if e != ended && left == 0 {
 		left = batch
 	}

@@ -87,7 +87,8 @@ func (r *Runner) inlineLocked(d *delivery, now time.Duration) bool {
 	}
 	r.slots.Add(1) // b is not closed, so the slots have not ended and nobody waits for zero yet
 	b.running++
-	d.running, d.started, d.inline = true, now, true
+	d.startLocked(now, b.limit)
+	d.inline = true
 	r.reader.within, r.reader.since = d, now
 	return true
 }

@@ -118,7 +118,7 @@ func TestStopWhileTheReaderIsInAHandler(t *testing.T) {
 
 // An outlier does not keep the reader from calling fast handlers, and a slow one is not called by it.
 func TestTypicalTime(t *testing.T) {
-	b := newBuffer(1)
+	b := newBuffer(1, time.Minute)
 	for range 100 {
 		b.learnLocked(time.Microsecond)
 	}

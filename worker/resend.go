@@ -71,6 +71,19 @@ func (c *confirmer) resendAll() {
 	}
 }
 
+// forget drops settlements that were sent in vain of messages behind the last one that the server says it has delivered: it has forgotten that it
+// delivered them, and ignores acks for them without an answer (nats-server 2.15, processAckMsg). It will deliver them again.
+func (c *confirmer) forget(delivered uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.all {
+		if s.open && s.tries > 1 && s.seq > delivered {
+			c.stats.givenUp++
+			c.releaseLocked(s)
+		}
+	}
+}
+
 // openSince returns when the settlement was sent that has waited longest for its confirmation.
 func (c *confirmer) openSince() time.Duration {
 	c.mu.Lock()

@@ -18,13 +18,17 @@ func (r *Runner) roomLocked() int {
 	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}
-	free := r.cfg.Concurrency + p.prefetch - held
+	most := r.cfg.Concurrency + p.prefetch
 	if p.limits.capacity > 0 {
-		free = min(free, p.limits.capacity-held)
+		most = min(most, p.limits.capacity)
 	}
+	if p.size > 0 { // and no more bytes, held and on their way, than two pulls may bring
+		most = min(most, max(1, 2*r.cfg.PullBytes/p.size))
+	}
+	free := most - held
 	n := free - p.asked
 	// Not one request a message where many may wait, and not many small ones open at once where few may.
-	if n < max(1, p.prefetch/8) || p.prefetch < r.cfg.Concurrency && 2*p.asked >= free {
+	if n < max(1, (most-r.cfg.Concurrency)/8) || most < 2*r.cfg.Concurrency && 2*p.asked >= free {
 		return 0
 	}
 	if r.conf.open.Load() > maxOpen {

@@ -27,7 +27,7 @@ type Runner struct {
 
 	// Set while binding, before any other goroutine runs.
 	values       context.Context // what handlers inherit of Run's context: its values
-	ackWait      time.Duration   // the consumer's, which may differ from the configured one
+	ackWait      atomic.Int64    // nanoseconds; the consumer's, which may differ from the configured one, and change
 	bound        boundConsumer
 	subjects     subjects
 	answers      string // inbox of settlements and stamps
@@ -90,7 +90,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	r := &Runner{
 		cfg: cfg, nc: nc, handler: h, policy: policy, clock: clock{time.Now()},
 		log: log.With(zap.String("stream", cfg.Stream), zap.String("consumer", cfg.Consumer)),
-		buf: newBuffer(cfg.Concurrency), reader: newReader(cfg), pullAlarm: newAlarm(), leases: newAlarm(),
+		buf: newBuffer(cfg.Concurrency, cfg.HandleTimeout), reader: newReader(cfg), pullAlarm: newAlarm(), leases: newAlarm(),
 		subjects: newSubjects(cfg),
 	}
 	r.answers = nc.NewInbox()

@@ -94,7 +94,7 @@ func (r *Runner) judged(o outcome) (v verdict) {
 		if p := recover(); p != nil {
 			r.counters.panics.Add(1)
 			r.log.Error("the retry policy, or a method of the error, panicked", zap.String("panic", shown(fmt.Sprint(p))), zap.ByteString("stack", debug.Stack()))
-			v = verdict{kind: retried, delay: r.ackWait, reason: "panicked"}
+			v = verdict{kind: retried, delay: r.leaseTime(), reason: "panicked"}
 			if o.attempt >= r.cfg.MaxAttempts {
 				v = verdict{kind: givenUp, reason: exhausted(v.reason)}
 			}

@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackfloor/ackfloor/testutil"
+)
+
+// A network that hangs for longer than ack_wait while messages wait for a slot: they are given up, and the Runner goes on.
+func TestWaitingMessagesLoseTheirLease(t *testing.T) {
+	s := testutil.Server(t)
+	proxy := s.Proxy(t)
+	r := newRig(t, s, 20)
+	nc, err := Connect(t.Context(), Connection{URL: proxy.URL()})
+	must(t, err)
+	w := r.startOn(nc, testutil.Sleep(300*time.Millisecond), func(c *Config) { c.AckWait, c.Concurrency, c.Prefetch = time.Second, 1, 10 })
+	r.calls.WaitStarted(t, 1, 2*time.Second)
+	time.Sleep(100 * time.Millisecond)
+	proxy.Hold()
+	time.Sleep(2500 * time.Millisecond)
+	proxy.Release()
+	r.floor(20, 20*time.Second)
+	if st := w.Status(); !st.Alive || st.Counts.LeasesLost < 5 {
+		t.Errorf("alive %v (%s), leases lost %d", st.Alive, st.Reason, st.Counts.LeasesLost)
+	}
+	w.ok(w.end())
+}
+
+// Two workers, one server restart, one of them back earlier than the other: what the late one settled meanwhile is not handled by the first.
+func TestEarlyWorkerDoesNotTakeWhatALateOneHolds(t *testing.T) {
+	s := testutil.Server(t)
+	p := s.Proxy(t)
+	r := newRig(t, s, 400)
+	early, err := Connect(t.Context(), Connection{URL: s.URL()})
+	must(t, err)
+	late, err := Connect(t.Context(), Connection{URL: p.URL()})
+	must(t, err)
+	time.Sleep(2100 * time.Millisecond) // the backlog is older than ack_wait
+	var other testutil.Recorder
+	a := r.startOn(early, testutil.Sleep(100*time.Millisecond), func(c *Config) { c.Concurrency = 2 })
+	a.working()
+	claims.Clear() // the other one stands for a worker in another process
+	b := r.startOn(late, other.Wrap(testutil.Sleep(60*time.Millisecond)), func(c *Config) { c.Concurrency = 16 })
+	other.Wait(t, 48, 5*time.Second)
+	s.Stop()
+	p.Down()
+	time.Sleep(300 * time.Millisecond)
+	s.Start()
+	time.Sleep(150 * time.Millisecond)
+	p.Up()
+	r.floor(400, 30*time.Second)
+	r.onceEach(400)
+	a.ok(a.end())
+	b.ok(b.end())
+}
+
+// Handlers end while the server is away, then the worker is told to stop: it takes nothing more when the server is back.
+func TestStopWhileTheServerIsAway(t *testing.T) {
+	s := testutil.Server(t)
+	r := newRig(t, s, 200)
+	nc, err := Connect(t.Context(), Connection{URL: s.URL()})
+	must(t, err)
+	w := r.startOn(nc, testutil.Sleep(300*time.Millisecond), func(c *Config) { c.AckWait = 30 * time.Second })
+	r.calls.WaitStarted(t, 8, 3*time.Second)
+	time.Sleep(50 * time.Millisecond)
+	s.Stop()
+	time.Sleep(400 * time.Millisecond)
+	w.stop()
+	time.Sleep(100 * time.Millisecond)
+	s.Start()
+	w.ok(w.wait(10 * time.Second))
+	time.Sleep(300 * time.Millisecond)
+	if i := s.Info(t, rigStream, rigConsumer); i.NumAckPending > 0 || w.Status().Counts.Returned > 0 {
+		t.Errorf("ack pending %d, handed back %d", i.NumAckPending, w.Status().Counts.Returned)
+	}
+}
+
+// Nothing is held and the server can't be reached: there is nothing to wait for.
+func TestStopIdleWithoutTheServer(t *testing.T) {
+	s := testutil.Server(t)
+	p := s.Proxy(t)
+	r := newRig(t, s, 4)
+	nc, err := Connect(t.Context(), Connection{URL: p.URL()})
+	must(t, err)
+	w := r.startOn(nc, testutil.Succeed())
+	r.floor(4, 3*time.Second)
+	p.Down()
+	time.Sleep(100 * time.Millisecond)
+	w.ok(w.end())
+	if w.took > 2*time.Second {
+		t.Errorf("it took %v", w.took)
+	}
+}
+
+// max_ack_pending far below what may wait: it is the limit, not a reason to ask for nothing.
+func TestPrefetchAboveMaxAckPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, testutil.Bubble(t), 200)
+		w := r.start(testutil.Succeed(), func(c *Config) { c.Prefetch, c.MaxAckPending = 1000, 100 })
+		r.floor(200, 5*time.Second)
+		w.ok(w.end())
+	})
+}
+
+// max_ack_pending and ack_wait are changed under a running worker: it follows.
+func TestConsumerIsChangedWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 2000)
+		w := r.start(testutil.Succeed(), func(c *Config) { c.MaxAckPending, c.Concurrency, c.AckWait = 5000, 16, 30*time.Second })
+		r.floor(2000, 10*time.Second)
+		cons := w.bound.info.Config
+		cons.MaxAckPending, cons.AckWait = 20, 2*time.Second
+		s.Consumer(t, rigStream, cons)
+		time.Sleep(lookAnyway + 3*time.Second)
+		if w.leaseTime() != 2*time.Second {
+			t.Errorf("it keeps leases of %v", w.leaseTime())
+		}
+		s.Events(t, 300)
+		r.floor(2300, 10*time.Second)
+		r.onceEach(2300)
+		w.ok(w.end())
+	})
+}
+
+// A pull that stays open for long, with a message now and then: that it is served shows that it lives.
+func TestLongPullWithFewMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 0)
+		w := r.start(testutil.Sleep(3*time.Second), func(c *Config) { c.PullExpiry, c.Prefetch = 60*time.Second, 100 })
+		w.working()
+		for range 30 {
+			s.Events(t, 1)
+			time.Sleep(time.Second)
+		}
+		if lost := w.Status().Counts.PullErrors["lost"]; lost > 0 {
+			t.Errorf("%d pulls counted as lost", lost)
+		}
+	})
+}
+
+// Somebody resets the consumer: messages are handled anew, and acks that the server does not answer any more do not hold up a stop.
+func TestResetConsumer(t *testing.T) {
+	s := testutil.Server(t)
+	r := newRig(t, s, 100)
+	w := r.start(testutil.Sleep(50*time.Millisecond), func(c *Config) { c.DrainTimeout = 10 * time.Second })
+	r.calls.Wait(t, 40, 20*time.Second)
+	reset, err := s.Conn(t).RequestWithContext(t.Context(), "$JS.API.CONSUMER.RESET.EVENTS.D", []byte(`{"seq":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.80s", reset.Data)
+	again := r.calls.Count(1)
+	r.calls.Wait(t, 60, 5*time.Second)
+	if r.calls.Count(1) != again+1 {
+		t.Errorf("message 1 was handled %d times before the reset and %d in all", again, r.calls.Count(1))
+	}
+	_ = w.end()
+	if w.took > 5*time.Second {
+		t.Errorf("the stop took %v: %+v", w.took, w.Status().Counts)
+	}
+}
+
+// Messages of a usual size fill a pull's bytes: that is no message that is too large.
+func TestFullPullIsNotATooLargeMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 0)
+		nc := s.Conn(t)
+		for range 300 {
+			_, err := nc.RequestWithContext(t.Context(), "events.x", make([]byte, 1000))
+			must(t, err)
+		}
+		w := r.start(testutil.Succeed(), func(c *Config) { c.PullBytes, c.Concurrency = 8192, 16 })
+		r.floor(300, 5*time.Second)
+		if n := w.Status().Counts.PullErrors["too_large"]; n > 0 {
+			t.Errorf("%d times", n)
+		}
+		w.ok(w.end())
+	})
+}
