@@ -72,3 +72,28 @@ func TestLinksInDocs(t *testing.T) {
 		}
 	}
 }
+
+// No figure is left to be filled in, and the file map of the core is complete.
+func TestDocsAreComplete(t *testing.T) {
+	files, _ := filepath.Glob("docs/*.md")
+	more, _ := filepath.Glob("*/README.md")
+	for _, file := range append(append(files, more...), "README.md", "CHANGELOG.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "@@") {
+			t.Errorf("%s has a place that is not filled in", file)
+		}
+	}
+	design, err := os.ReadFile("docs/DESIGN.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, _ := filepath.Glob("worker/*.go")
+	for _, file := range code {
+		if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") && !strings.Contains(string(design), name) {
+			t.Errorf("docs/DESIGN.md does not say what worker/%s is for", name)
+		}
+	}
+}

@@ -54,7 +54,7 @@ func TestReferenceLogLines(t *testing.T) {
 	must(t, err)
 	_, logs, _ := strings.Cut(string(b), "## Logs")
 	var code strings.Builder
-	for _, file := range []string{"bind.go", "checks.go", "settle.go", "lease.go", "connect.go", "drain.go"} {
+	for _, file := range []string{"bind.go", "checks.go", "settle.go", "lease.go", "connect.go", "drain.go", "runner.go", "loops.go", "main.go"} {
 		b, err := os.ReadFile(file)
 		must(t, err)
 		code.Write(b)
