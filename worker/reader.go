@@ -26,8 +26,8 @@ type reader struct {
 
 const (
 	fastHandler = 5 * time.Microsecond // time that handlers typically take below which the reader calls them itself
-	inlineLimit = time.Millisecond     // after which another goroutine goes on reading
-	stayAwake   = 100 * inlineLimit    // how long the loop that sees to it looks for that behind the last call: waking it costs more than looking
+	inlineLimit = 2 * time.Millisecond // after which another goroutine goes on reading
+	stayAwake   = 50 * inlineLimit     // how long the loop that sees to it looks for that behind the last call: waking it costs more than looking
 )
 
 // What the reader finds among the messages, put there by us.

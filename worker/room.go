@@ -28,7 +28,7 @@ func (r *Runner) roomLocked() int {
 	free := most - held
 	n := free - p.asked
 	// Not one request a message where many may wait, and not many small ones open at once where few may.
-	if n < max(1, (most-r.cfg.Concurrency)/8) || most < 2*r.cfg.Concurrency && 2*p.asked >= free {
+	if n < max(1, (most-r.cfg.Concurrency)/2) || most < 2*r.cfg.Concurrency && 2*p.asked >= free {
 		return 0
 	}
 	if r.conf.open.Load() > maxOpen {
@@ -45,7 +45,7 @@ func (r *Runner) prefetchLocked(confirm time.Duration) {
 	p := &r.pull
 	p.prefetch = automatic(r.cfg.Concurrency, r.buf.avg, confirm)
 	if p.limits.capacity > 0 {
-		p.prefetch = min(p.prefetch, max(0, p.limits.capacity*9/10-r.cfg.Concurrency))
+		p.prefetch = min(p.prefetch, max(0, p.limits.capacity-r.cfg.Concurrency))
 	}
 }
 
