@@ -86,6 +86,9 @@ func TestStopIdleWithoutTheServer(t *testing.T) {
 	must(t, err)
 	w := r.startOn(nc, testutil.Succeed())
 	r.floor(4, 3*time.Second)
+	for deadline := time.Now().Add(time.Second); w.Status().Counts.Unconfirmed > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond) // the server has applied the acks, its answers are on their way
+	}
 	p.Down()
 	time.Sleep(100 * time.Millisecond)
 	w.ok(w.end())
