@@ -64,7 +64,7 @@ type confirmer struct {
 type confirmStats struct {
 	resends   uint64 // settlements sent again
 	confirmed uint64
-	givenUp   uint64 // NAKs whose effect is unknown; their messages come back by themselves
+	givenUp   uint64 // NAKs whose effect is unknown, and acks of deliveries that the server has forgotten: their messages come back by themselves
 }
 
 func newConfirmer(nc *nats.Conn, c clock, inbox string) *confirmer {
@@ -83,9 +83,7 @@ func (c *confirmer) ack(to string, seq uint64, now time.Duration) {
 		c.mu.Unlock()
 		return
 	}
-	s := c.takeLocked()
-	s.sent, s.body, s.nak, s.delay = sent{to, seq}, ackBody, false, 0
-	c.startLocked(s, now)
+	s := c.startLocked(sent{to, seq}, ackBody, false, 0, now)
 	c.mu.Unlock()
 	c.publish(s, to, ackBody, now)
 }
@@ -94,15 +92,15 @@ func (c *confirmer) ack(to string, seq uint64, now time.Duration) {
 func (c *confirmer) settle(to string, body []byte, seq uint64, nak bool, delay, now time.Duration) {
 	c.open.Add(1)
 	c.mu.Lock()
-	s := c.takeLocked()
-	s.sent, s.body, s.nak, s.delay = sent{to, seq}, body, nak, delay
-	c.startLocked(s, now)
+	s := c.startLocked(sent{to, seq}, body, nak, delay, now)
 	c.mu.Unlock()
 	c.publish(s, to, body, now)
 }
 
 // startLocked opens a settlement. An ack takes the run along that waits for one.
-func (c *confirmer) startLocked(s *settlement, now time.Duration) {
+func (c *confirmer) startLocked(a sent, body []byte, nak bool, delay, now time.Duration) *settlement {
+	s := c.takeLocked()
+	s.sent, s.body, s.nak, s.delay = a, body, nak, delay
 	s.open, s.first, s.due, s.tries, s.epoch = true, now, now+answerWait, 1, 0
 	if len(c.runs.acks) > 0 && !s.nak {
 		s.run, c.runs.acks = c.runs.acks, s.run[:0]
@@ -110,6 +108,7 @@ func (c *confirmer) startLocked(s *settlement, now time.Duration) {
 	} else if c.runs.allowed && c.runs.trusted == 0 {
 		s.epoch = c.epoch()
 	}
+	return s
 }
 
 func (c *confirmer) publish(s *settlement, to string, body []byte, now time.Duration) {

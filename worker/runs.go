@@ -129,9 +129,7 @@ func (c *confirmer) closeRunLocked(now time.Duration) {
 	}
 	last := c.runs.acks[n-1]
 	c.runs.acks = c.runs.acks[:n-1]
-	s := c.takeLocked()
-	s.sent, s.body, s.nak, s.delay = last, ackBody, false, 0
-	c.startLocked(s, now)
+	s := c.startLocked(last, ackBody, false, 0, now)
 	if c.nc.PublishRequest(s.to, s.subject, ackBody) != nil {
 		s.due = now + offlineWait
 	}

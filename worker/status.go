@@ -78,7 +78,7 @@ type Counts struct {
 	Panics      uint64
 	Resends     uint64 // settlements that were sent again for want of a confirmation
 	Unconfirmed uint64 // settlements that wait for their confirmation now
-	Unknown     uint64 // NAKs that were never answered; their messages come back by themselves
+	Unknown     uint64 // NAKs that were never answered, and acks of deliveries that the server has forgotten; their messages come back by themselves
 	Reconnects  uint64
 	PullErrors  map[string]uint64 // by kind: lost, nobody, leader, too_large, max_waiting …
 }
