@@ -59,6 +59,28 @@ func (e *RetryAfterError) Error() string { return e.Err.Error() }
 // Unwrap returns the error that was marked.
 func (e *RetryAfterError) Unwrap() error { return e.Err }
 
+// Pause says that what the handler needs is out of order, not the message: a database that is down, a provider that refuses all.
+// The worker keeps the message, under lease, starts no other and pulls no more until d has passed; then it tries one message, and goes on
+// when that one's handler returns anything but Pause again. It is no failure: no attempt is charged. It holds through wrapping and
+// errors.Join; Permanent wins over it, and it wins over RetryAfter. A d below 100 ms counts as 100 ms. Pause(d, nil) is nil.
+func Pause(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &PauseError{Delay: max(100*time.Millisecond, d), Err: err}
+}
+
+// PauseError is the error that Pause makes.
+type PauseError struct {
+	Delay time.Duration // from now until one message is tried
+	Err   error
+}
+
+func (e *PauseError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error that was marked.
+func (e *PauseError) Unwrap() error { return e.Err }
+
 // PanicError is what a handler's panic becomes: an ordinary failure of its message, with the value and the stack. A
 // handler that ends its goroutine by runtime.Goexit yields one too, with Goexit set.
 type PanicError struct {
