@@ -22,15 +22,20 @@
 // What a handler returns decides what becomes of the message:
 //
 //	nil                        acknowledged, confirmed
-//	Permanent(err)             given up at once: terminated at the server
+//	Permanent(err)             given up at once: goes to the dead letters, then is terminated
 //	RetryAfter(d, err)         comes back after d
+//	Pause(d, err)              stays held; nothing is pulled or started for d, then one
+//	                           message is tried; no failure
 //	any other error, a panic,  comes back after the retry policy's delay;
 //	runtime.Goexit, a timeout  after the last attempt it is given up like Permanent
 //	an error after the drain's comes back at once; no failure
 //	grace has ended
 //
-// Permanent and RetryAfter hold through fmt.Errorf("%w") and errors.Join. Permanent wins over RetryAfter. What a handler returns
-// decides even when its context has ended: nil is acknowledged, Permanent is given up.
+// Permanent, RetryAfter and Pause hold through fmt.Errorf("%w") and errors.Join. Permanent wins over Pause, and Pause over RetryAfter. What a
+// handler returns decides even when its context has ended: nil is acknowledged, Permanent is given up.
+//
+// What is given up is written to a dead-letter stream, and terminated only when the server has confirmed that; see package deadletter. There it can
+// be looked at and replayed, to the consumer that failed and to no other.
 //
 // # Context
 //
@@ -40,9 +45,14 @@
 //
 // # Attempts
 //
-// Message.Attempt is the server's count of deliveries, 1 on the first. The server counts what it sent, not what a handler ran: a message
-// that was handed back at a stop, or got lost in a connection that broke, has one delivery more. So give the limit of
-// attempts room. A message whose attempts are used up is given up when it fails the next time, never unseen.
+// Message.Attempt counts attempts, from 1: those before it ended with a failure, or were the death of a process in which the message ran alone.
+// The server counts something else, what it sent. So workers keep a record of a message that failed, in a key-value bucket: a
+// message that was handed back at a stop, or got lost in a connection that broke, or ran beside one that killed the process, is charged with
+// nothing. Without the bucket Attempt is the server's count; then give the limit of attempts room.
+//
+// A message whose attempts are used up goes to the dead letters, without another call where none of its attempts ended with a word: killed,
+// hung, stopped. One that comes a third time without any outcome is a suspect, and runs with no other handler beside it; when that was
+// the death of three processes, it is convicted.
 //
 // # Leases
 //

@@ -17,7 +17,7 @@ type Message struct {
 	Stream    string      // the stream that holds it
 	Consumer  string      // the durable consumer that delivered it
 	Sequence  uint64      // its sequence in the stream, from 1
-	Attempt   int         // 1 on the first delivery; counts deliveries by the server, see doc.go
+	Attempt   int         // 1 on the first; what counts as one is in the package documentation
 	Published time.Time   // when the stream stored it, by the server's clock
 	Pending   uint64      // messages behind this one when the server sent it
 }

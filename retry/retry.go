@@ -4,8 +4,9 @@
 // Policies are built from small ones:
 //
 //	retry.LimitAge(
-//		retry.On(ErrRateLimited, retry.Constant(time.Minute),
-//			retry.Exponential(time.Second, 5*time.Minute)),
+//		retry.ByError(retry.Exponential(time.Second, 5*time.Minute),
+//			retry.Is(ErrRateLimited, retry.Constant(time.Minute)),
+//			retry.As[*fs.PathError](retry.Never())),
 //		24*time.Hour)
 //
 // What a handler says with ackfloor.RetryAfter or ackfloor.Permanent goes before any policy, and the Runner's limit of
@@ -134,27 +135,5 @@ func LimitAge(p Policy, limit time.Duration) Policy {
 			return 0, false
 		}
 		return delay, again
-	}
-}
-
-// On is then for errors that are target by errors.Is, and otherwise for all the rest.
-func On(target error, then, otherwise Policy) Policy {
-	return func(attempt int, err error) (time.Duration, bool) {
-		if errors.Is(err, target) {
-			return then(attempt, err)
-		}
-		return otherwise(attempt, err)
-	}
-}
-
-// OnAs is then for errors that hold an E by errors.As, and otherwise for all the rest:
-//
-//	retry.OnAs[*net.OpError](retry.Constant(10*time.Second), retry.Exponential(time.Second, time.Minute))
-func OnAs[E error](then, otherwise Policy) Policy {
-	return func(attempt int, err error) (time.Duration, bool) {
-		if _, ok := errors.AsType[E](err); ok {
-			return then(attempt, err)
-		}
-		return otherwise(attempt, err)
 	}
 }

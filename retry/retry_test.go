@@ -1,12 +1,10 @@
 package retry_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"os"
 	"regexp"
 	"strings"
@@ -192,35 +190,5 @@ func TestFailure(t *testing.T) {
 	}
 	if text := (&retry.Failure{}).Error(); !strings.HasPrefix(text, "retry: ") {
 		t.Errorf("without an error: %q", text)
-	}
-}
-
-func TestPerErrorPolicies(t *testing.T) {
-	p := retry.On(context.DeadlineExceeded, retry.Constant(1),
-		retry.OnAs[*net.OpError](retry.Constant(2), retry.Constant(3)))
-	deadline := fmt.Errorf("call: %w", context.DeadlineExceeded)
-	refused := fmt.Errorf("dial: %w", &net.OpError{Op: "dial", Err: io.EOF})
-	for _, tc := range []struct {
-		err  error
-		want time.Duration
-	}{
-		{&retry.Failure{Err: deadline}, 1},
-		{&retry.Failure{Err: refused}, 2},
-		{&retry.Failure{Err: errors.Join(errTest, refused)}, 2},
-		{errors.Join(refused, deadline), 1}, // the outer policy is asked first
-		{errTest, 3},
-		{nil, 3},
-	} {
-		if got, again := p(1, tc.err); got != tc.want || !again {
-			t.Errorf("%v: %d, %v; want %d", tc.err, got, again, tc.want)
-		}
-	}
-	never := retry.On(errTest, retry.Never(), retry.Constant(1))
-	if _, again := never(1, errTest); again {
-		t.Error("On drops the answer of its policy")
-	}
-	// The attempt's number goes through.
-	if d, _ := retry.On(errTest, retry.Table(1, 2), retry.Never())(2, errTest); d != 2 {
-		t.Errorf("second attempt: %d, want 2", d)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -39,6 +40,7 @@ func newSubjects(c Config) subjects {
 const (
 	codeStreamNotFound   = 10059
 	codeConsumerNotFound = 10014
+	codeMaxBytesRequired = 10113 // the account wants every stream to have max_bytes
 )
 
 // requestWait bounds one request to the API. During an election requests are not answered at all, so short and often.
@@ -71,6 +73,22 @@ func (r *Runner) request(ctx context.Context, subject string, body []byte, into 
 		return answer.Error
 	}
 	return json.Unmarshal(m.Data, into)
+}
+
+// jetStream is the client's own interface to the API, on the prefix that is configured.
+func (r *Runner) jetStream() (jetstream.JetStream, error) {
+	if r.subjects.prefix == defaultAPI {
+		return jetstream.New(r.nc)
+	}
+	return jetstream.NewWithAPIPrefix(r.nc, strings.TrimSuffix(r.subjects.prefix, "."))
+}
+
+// replicas is how many copies the stream has, 1 where that is not known.
+func (r *Runner) replicas() int {
+	if r.bound.stream == nil {
+		return 1
+	}
+	return max(1, r.bound.stream.Config.Replicas)
 }
 
 // apiCode returns the code of an error of the API, else 0.

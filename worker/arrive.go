@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -117,8 +118,8 @@ const wakeAt = 8
 // at once: the server serves waiting pulls in turn, so another worker is next. When it comes back all the same, later.
 func (r *Runner) passOn(d *delivery) {
 	v := verdict{kind: returned}
-	if d.bounced > 1 {
-		v.delay = r.leaseTime()
+	if d.bounced > 1 { // at random, or it may fall in with our own pulls for ever
+		v.delay = r.leaseTime()/2 + rand.N(r.leaseTime())
 	}
 	r.tell(d, d.reply, v, r.clock.now())
 }

@@ -21,11 +21,10 @@ type ask struct {
 // handler that ends, the pull loop. The loop alone asks where something has to be waited for or looked at first.
 func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 	p := &r.pull
-	if p.suspect || p.settled > 0 || now < p.notBefore || r.roomLocked() == 0 {
+	if p.suspect || p.settled > 0 || now < p.notBefore {
 		return ask{}, false
 	}
-	r.prefetchLocked(r.conf.roundTrip())
-	n := r.roomLocked()
+	n := r.wantedLocked()
 	if n == 0 {
 		return ask{}, false
 	}

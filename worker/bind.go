@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 )
@@ -28,48 +28,18 @@ type boundConsumer struct {
 func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 	limit, cancel := context.WithTimeout(ctx, r.cfg.StartupTimeout)
 	defer cancel()
-	began := time.Now()
-	said := ""
-	var answer error // the last one
-	for {
-		err := r.bindOnce(limit)
-		if err == nil {
-			break
-		}
-		if limit.Err() != nil && answer != nil {
-			err = answer // the request was cut off by the limit: what was said before tells more
-		}
-		answer = err
-		if ctx.Err() != nil {
-			return nil, context.Canceled
-		}
-		if final(err) {
-			return nil, err
-		}
-		if r.nc.IsClosed() {
-			return nil, fmt.Errorf("worker: the connection is closed for good: %w", nats.ErrConnectionClosed)
-		}
-		what := r.missing(err)
-		if said != what {
-			said = what
-			r.log.Warn("waiting for "+printable(what), zap.Duration("limit", r.cfg.StartupTimeout), zap.String("error", shown(err.Error())))
-		}
-		wait := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-limit.Done():
-			wait.Stop()
-			if ctx.Err() != nil {
-				return nil, context.Canceled
-			}
-			return nil, &UnavailableError{What: what, Waited: time.Since(began), Err: err}
-		case <-wait.C:
-		}
+	if err := r.await(ctx, limit, r.bindOnce); err != nil {
+		return nil, err
 	}
 	if err := r.check(); err != nil {
 		return nil, err
 	}
 	release, err = claim(r.bound.info)
 	if err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(r.await(ctx, limit, r.openLetters), r.await(ctx, limit, r.openRecords)); err != nil {
+		release()
 		return nil, err
 	}
 	r.ackWait.Store(int64(r.bound.info.Config.AckWait))
@@ -81,26 +51,6 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 	r.sawCursor(r.bound.info)
 	r.logStart()
 	return release, nil
-}
-
-// final tells whether waiting can't help.
-func final(err error) bool {
-	var c *ConfigError
-	var p *PermissionError
-	return errors.As(err, &c) || errors.As(err, &p)
-}
-
-// missing names what an error says is not there.
-func (r *Runner) missing(err error) string {
-	switch {
-	case apiCode(err) == codeStreamNotFound:
-		return fmt.Sprintf("stream %q", r.cfg.Stream)
-	case apiCode(err) == codeConsumerNotFound:
-		return fmt.Sprintf("consumer %q on stream %q", r.cfg.Consumer, r.cfg.Stream)
-	case !r.nc.IsConnected():
-		return "the server"
-	}
-	return fmt.Sprintf("JetStream (stream %q, consumer %q)", r.cfg.Stream, r.cfg.Consumer)
 }
 
 // bindOnce tries to bind.
@@ -250,7 +200,7 @@ func (r *Runner) logStart() {
 		zap.Int("ack_pending", info.NumAckPending), zap.Uint64("pending", info.NumPending),
 		zap.Int("concurrency", r.cfg.Concurrency), zap.String("prefetch", prefetch),
 		zap.Duration("ack_wait", info.Config.AckWait), zap.Int("max_ack_pending", info.Config.MaxAckPending), zap.String("ack", r.cfg.Ack),
-		zap.Int("max_attempts", r.cfg.MaxAttempts), zap.String("given_up_messages_are", "terminated"),
+		zap.Int("max_attempts", r.cfg.MaxAttempts), zap.String("dead_letters", r.cfg.DeadLetter), zap.Bool("exact_attempts", r.records.kv != nil),
 	}
 	if r.bound.created {
 		r.log.Info("working on a new consumer", fields...)

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// settledSize is how many of the last sequences are remembered as settled: 16 bytes each.
-const settledSize = 1 << 14
-
 // buffer is the held set: what waits and what runs, by stream sequence, and what was settled lately. Nothing else holds messages.
 type buffer struct {
 	mu      sync.Mutex
@@ -19,6 +16,17 @@ type buffer struct {
 	slots   int           // how many may run
 	limit   time.Duration // the handle timeout
 	running int
+	kept    int           // held, and neither waiting nor running: something is written down first
+	special bool          // the next message is not simply the queue's: there is a pause, a suspect, or a guest
+	pause   *pause        // nil: none
+	aside   fifo          // suspects that wait to run alone
+	lone    *delivery     // the suspect that runs alone
+	guests  int           // handlers of another Runner that use slots of ours
+	waiting int           // of those, the ones that wait for a slot
+	free    sync.Cond     // they wait here
+	ours    bool          // a guest was served last: a message is next
+	turned  bool          // no guest comes in any more
+	resumed *pause        // has ended, and nobody was told yet
 	idle    int           // slots that wait on more
 	waking  int           // of those, told to wake and not there yet
 	closed  bool          // nothing more will come
@@ -32,63 +40,10 @@ type buffer struct {
 	forgotUntil time.Duration
 }
 
-type settledEntry struct {
-	seq       uint64
-	published int64
-}
-
 func newBuffer(slots int, handleTimeout time.Duration) *buffer {
 	b := &buffer{slots: slots, limit: handleTimeout, held: make(map[uint64]*delivery), settled: make([]settledEntry, settledSize)}
-	b.more.L = &b.mu
+	b.more.L, b.free.L = &b.mu, &b.mu
 	return b
-}
-
-// arrival is what the buffer says of a delivery that came in.
-type arrival int
-
-const (
-	added          arrival = iota
-	heldAlready            // a redelivery of one that is held: only its reply subject is new
-	runsTooLong            // a redelivery of one that runs here still, but is no longer ours: another worker's turn
-	settledAlready         // a redelivery of one that was settled a moment ago
-	tooLate                // nothing is taken in any more
-)
-
-// arrivalLocked tells what a delivery is.
-func (b *buffer) arrivalLocked(d *delivery) arrival {
-	seq := d.msg.Sequence
-	if h := b.held[seq]; h != nil && h.published() == d.published() {
-		if h.expired || h.gone {
-			h.bounced++
-			d.bounced = h.bounced
-			return runsTooLong
-		}
-		h.reply, h.leaseEnd, h.stampDue = d.reply, d.leaseEnd, d.received
-		return heldAlready
-	}
-	again := d.msg.Attempt > 1 || seq <= b.forgotSeq && d.received < b.forgotUntil
-	if again && b.settled[seq%settledSize] == (settledEntry{seq, d.published()}) {
-		return settledAlready
-	}
-	if b.closed {
-		return tooLate
-	}
-	return added
-}
-
-// holdLocked puts a delivery into the held set.
-func (b *buffer) holdLocked(d *delivery) {
-	b.top = max(b.top, d.msg.Sequence)
-	b.held[d.msg.Sequence] = d
-}
-
-// serverMayHaveForgotten is called after a reconnect. A server that was killed with -9 forgets up to 100 ms of deliveries and acks on an
-// unreplicated stream, and counts from 1 again. A consumer that somebody resets to handle messages anew looks the same,
-// so this holds for a minute only, and only for what had been delivered before.
-func (b *buffer) serverMayHaveForgotten(now time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.forgotSeq, b.forgotUntil = b.top, now+time.Minute
 }
 
 // wakeLocked wakes one slot if there is work for one, and leaves it to that slot to wake the next: a burst wakes as many slots as its
@@ -116,20 +71,13 @@ func (b *buffer) take(c clock, now time.Duration) *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
-		var d *delivery
-		if b.running < b.slots {
-			d = b.queue.pop()
-		}
-		if d != nil {
-			if d.gone {
-				continue
-			}
+		if d := b.nextLocked(now); d != nil {
 			d.startLocked(now, b.limit)
 			b.running++
 			b.wakeLocked()
 			return d
 		}
-		if b.closed && b.queue.len() == 0 {
+		if b.closed && b.queue.len()+b.aside.len() == 0 {
 			return nil
 		}
 		b.idle++
@@ -142,50 +90,87 @@ func (b *buffer) take(c clock, now time.Duration) *delivery {
 	}
 }
 
-// finishLocked takes a message that ran out of the held set, remembers it where it was settled for good, and learns from its time.
+// nextLocked takes the message whose turn it is, or nil where none may run now.
+func (b *buffer) nextLocked(now time.Duration) *delivery {
+	if b.special {
+		return b.specialLocked(now)
+	}
+	if b.running >= b.slots {
+		return nil
+	}
+	for {
+		if d := b.queue.pop(); d == nil || !d.gone {
+			return d
+		}
+	}
+}
+
+// endRunLocked ends what began when a slot got a message.
+func (b *buffer) endRunLocked(d *delivery, now time.Duration) {
+	b.running--
+	b.learnLocked(max(now-(d.attempt.limit-b.limit), 1))
+	if b.special {
+		b.endSpecialLocked(d)
+	}
+	b.wakeLocked()
+}
+
+// finishLocked takes a message that ran out of the held set, and remembers it where it was settled for good.
 // It returns the reply subject to settle it with, and whether it was no longer ours.
 func (b *buffer) finishLocked(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
-	took := max(now-d.started, 1)
-	b.running--
 	if b.held[d.msg.Sequence] == d {
 		delete(b.held, d.msg.Sequence)
 	}
 	if forGood {
 		b.rememberLocked(d)
 	}
-	b.wakeLocked()
-	b.learnLocked(took)
+	b.endRunLocked(d, now)
 	return d.reply, d.gone
 }
 
-// learnLocked takes in how long a handler took.
-func (b *buffer) learnLocked(took time.Duration) {
-	if b.avg == 0 {
-		b.avg, b.typical = took, took
-		return
+// keepLocked keeps a message whose handler has returned, under lease, until what has to be written down first is. It returns false
+// where it is no longer ours.
+func (b *buffer) keepLocked(d *delivery, now time.Duration) bool {
+	if d.gone {
+		b.finishLocked(d, now, false)
+		return false
 	}
-	b.avg += (took - b.avg) / 16
-	step := b.typical/8 + 1
-	switch {
-	case took > inlineLimit && b.typical < fastHandler:
-		b.typical = took // the reader was in it too long: not again until many were fast
-	case took > b.typical:
-		b.typical += step
-	case took < b.typical:
-		b.typical -= step
-	}
+	b.endRunLocked(d, now)
+	d.running, d.expired, d.kept = false, false, true
+	b.kept++
+	return true
 }
 
-func (b *buffer) rememberLocked(d *delivery) {
-	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published()}
+// release takes a message that was kept out of the held set.
+func (b *buffer) release(d *delivery, forGood bool) (reply string, gone bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d.kept {
+		b.unkeepLocked(d)
+		delete(b.held, d.msg.Sequence)
+		if forGood {
+			b.rememberLocked(d)
+		}
+	}
+	return d.reply, d.gone
+}
+
+func (b *buffer) unkeepLocked(d *delivery) {
+	d.kept = false
+	b.kept--
 }
 
 // drop takes messages out of the held set that are no longer ours, without settling them. A handler that runs keeps
 // running; its message stays held, so that this process does not run it twice at once.
 func (b *buffer) dropLocked(d *delivery) {
 	d.gone = true
+	if d.kept {
+		b.unkeepLocked(d)
+	}
 	if !d.running {
 		delete(b.held, d.msg.Sequence)
+	} else if b.special {
+		b.lostLocked(d)
 	}
 }
 
@@ -202,10 +187,12 @@ func (b *buffer) takeBack() []*delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []*delivery
-	for d := b.queue.pop(); d != nil; d = b.queue.pop() {
-		if !d.gone {
-			delete(b.held, d.msg.Sequence)
-			out = append(out, d)
+	for _, q := range []*fifo{&b.queue, &b.aside} {
+		for d := q.pop(); d != nil; d = q.pop() {
+			if !d.gone {
+				delete(b.held, d.msg.Sequence)
+				out = append(out, d)
+			}
 		}
 	}
 	b.more.Broadcast() // nothing is left for slots that wait for their turn
@@ -243,9 +230,9 @@ func sortBySequence(ds []*delivery) {
 	slices.SortFunc(ds, func(a, b *delivery) int { return cmp.Compare(a.msg.Sequence, b.msg.Sequence) })
 }
 
-// count returns how many messages wait and how many run.
-func (b *buffer) count() (waiting, running int) {
+// count returns how many messages wait, run and are kept.
+func (b *buffer) count() (waiting, running, kept int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.held) - b.running, b.running
+	return len(b.held) - b.running - b.kept, b.running, b.kept
 }

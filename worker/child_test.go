@@ -33,6 +33,9 @@ func child(kind string) {
 	}
 	h := ackfloor.HandlerFunc(func(ctx context.Context, m *ackfloor.Message) error {
 		fmt.Fprintln(out, "start", m.Sequence, m.Consumer)
+		if fmt.Sprint(m.Sequence) == os.Getenv("POISON") {
+			os.Exit(137)
+		}
 		if err := inner.Handle(ctx, m); err != nil {
 			return err
 		}

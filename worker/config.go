@@ -24,18 +24,21 @@ type Config struct {
 	Start    string   `env:"START" shown:"all" usage:"where a new consumer starts: all, new, last, seq:N, time:RFC3339; never changes an existing one" accepts:"all, new, last, seq:N or time:RFC3339"`
 	Bind     string   `env:"BIND" envDefault:"ensure" usage:"ensure creates what is missing and reports drift; update applies it; existing only binds" accepts:"ensure, update or existing"`
 
-	Concurrency   int           `env:"CONCURRENCY" envDefault:"16" usage:"handlers at once" accepts:"a whole number from 1 to 10000"`
-	Prefetch      int           `env:"PREFETCH" envDefault:"0" shown:"0 = automatic" usage:"messages that may wait beyond those running" accepts:"a whole number from 0"`
-	MaxAckPending int           `env:"MAX_ACK_PENDING" envDefault:"0" shown:"0 = the server's (1000)" usage:"messages that all workers of the consumer may hold together" accepts:"a whole number from 0"`
-	AckWait       time.Duration `env:"ACK_WAIT" envDefault:"30s" usage:"the lease; extended while a message is held" accepts:"a duration of at least 100ms, such as 30s"`
-	HandleTimeout time.Duration `env:"HANDLE_TIMEOUT" envDefault:"5m" usage:"one attempt's limit; its lease is not extended past it" accepts:"a duration, such as 5m"`
-	MaxAttempts   int           `env:"MAX_ATTEMPTS" envDefault:"10" usage:"attempts before a message is given up" accepts:"a whole number from 1"`
-	RetrySchedule string        `env:"RETRY" envDefault:"1s..5m" usage:"delays between attempts: exponential from..to with full jitter, or a list" accepts:"from..to or a list such as 1s,10s,1m"`
-	DeadLetter    string        `env:"DEAD_LETTER" shown:"<STREAM>_DLQ" usage:"stream of the dead letters, or off; this version only terminates and logs, whatever it says" accepts:"a stream name, or off"`
-	Ack           string        `env:"ACK" envDefault:"confirm" usage:"confirm, or send for plain acks" accepts:"confirm or send"`
-	PullExpiry    time.Duration `env:"PULL_EXPIRY" envDefault:"1s" usage:"how long an unfilled pull stays open, so how long an idle drain may take" accepts:"a duration of at least 100ms, such as 1s"`
-	PullBytes     int           `env:"PULL_BYTES" envDefault:"16777216" usage:"bytes that one pull asks for at the most; a larger message is fetched alone" accepts:"a whole number of bytes from 1024"`
-	DrainTimeout  time.Duration `env:"DRAIN_TIMEOUT" envDefault:"25s" usage:"grace for running handlers after SIGTERM" accepts:"a duration, such as 25s"`
+	Concurrency     int           `env:"CONCURRENCY" envDefault:"16" usage:"handlers at once" accepts:"a whole number from 1 to 10000"`
+	Prefetch        int           `env:"PREFETCH" envDefault:"0" shown:"0 = automatic" usage:"messages that may wait beyond those running" accepts:"a whole number from 0"`
+	MaxAckPending   int           `env:"MAX_ACK_PENDING" envDefault:"0" shown:"0 = the server's (1000)" usage:"messages that all workers of the consumer may hold together" accepts:"a whole number from 0"`
+	AckWait         time.Duration `env:"ACK_WAIT" envDefault:"30s" usage:"the lease; extended while a message is held" accepts:"a duration of at least 100ms, such as 30s"`
+	HandleTimeout   time.Duration `env:"HANDLE_TIMEOUT" envDefault:"5m" usage:"one attempt's limit; its lease is not extended past it" accepts:"a duration, such as 5m"`
+	MaxAttempts     int           `env:"MAX_ATTEMPTS" envDefault:"10" usage:"attempts before a message is given up" accepts:"a whole number from 1"`
+	RetrySchedule   string        `env:"RETRY" envDefault:"1s..5m" usage:"delays between attempts: exponential from..to with full jitter, or a list" accepts:"from..to or a list such as 1s,10s,1m"`
+	DeadLetter      string        `env:"DEAD_LETTER" shown:"<STREAM>_DLQ" usage:"stream of the dead letters, made when it is missing; off: what is given up is only terminated" accepts:"a stream name, or off"`
+	DeadLetterBytes int64         `env:"DEAD_LETTER_BYTES" envDefault:"1073741824" usage:"size of that stream when it is made: full, it takes no more, and nothing is given up" accepts:"a whole number of bytes from 1048576"`
+	Records         string        `env:"RECORDS" shown:"ackfloor_<STREAM>" usage:"key-value bucket in which attempts are counted and suspects noted, made when it is missing; off: attempts are the server's deliveries" accepts:"the name of a bucket, or off"`
+	PauseUnready    bool          `env:"PAUSE_UNREADY" envDefault:"false" usage:"not ready while a handler's pause lasts" accepts:"true or false"`
+	Ack             string        `env:"ACK" envDefault:"confirm" usage:"confirm, or send for plain acks" accepts:"confirm or send"`
+	PullExpiry      time.Duration `env:"PULL_EXPIRY" envDefault:"1s" usage:"how long an unfilled pull stays open, so how long an idle drain may take" accepts:"a duration of at least 100ms, such as 1s"`
+	PullBytes       int           `env:"PULL_BYTES" envDefault:"16777216" usage:"bytes that one pull asks for at the most; a larger message is fetched alone" accepts:"a whole number of bytes from 1024"`
+	DrainTimeout    time.Duration `env:"DRAIN_TIMEOUT" envDefault:"25s" usage:"grace for running handlers after SIGTERM" accepts:"a duration, such as 25s"`
 
 	StartupTimeout time.Duration `env:"STARTUP_TIMEOUT" envDefault:"1m" usage:"how long it waits for the server, the stream, the consumer" accepts:"a duration, such as 1m"`
 	ExitWhenIdle   bool          `env:"EXIT_WHEN_IDLE" envDefault:"false" usage:"end with 0 once the consumer has nothing pending" accepts:"true or false"`
@@ -74,6 +77,9 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) derive() {
 	if c.DeadLetter == "" {
 		c.DeadLetter = c.Stream + "_DLQ"
+	}
+	if c.Records == "" {
+		c.Records = "ackfloor_" + bucketName(c.Stream)
 	}
 	if c.Connection.Name == "" {
 		c.Connection.Name = c.Consumer
@@ -116,6 +122,8 @@ func (c Config) problems() []string {
 	}
 	bad(c.DeadLetter == off || c.Stream == "" || validName(c.DeadLetter), "DEAD_LETTER", c.DeadLetter, "the name of a stream, or off")
 	bad(c.DeadLetter == "" || c.DeadLetter != c.Stream, "DEAD_LETTER", c.DeadLetter, "another stream than the one that is worked on, or off")
+	bad(c.DeadLetterBytes >= 1<<20, "DEAD_LETTER_BYTES", c.DeadLetterBytes, "a whole number of bytes from 1048576")
+	bad(c.Records == off || c.Records != "" && plainName(c.Records), "RECORDS", c.Records, "the name of a bucket (letters, digits, - and _), or off")
 	bad(c.Ack == AckConfirm || c.Ack == AckSend, "ACK", c.Ack, "confirm or send")
 	bad(c.PullExpiry >= 100*time.Millisecond, "PULL_EXPIRY", c.PullExpiry, "a duration of at least 100ms, such as 1s")
 	bad(c.PullBytes >= 1024, "PULL_BYTES", c.PullBytes, "a whole number of bytes from 1024")

@@ -81,8 +81,10 @@ func (c Connection) apiPrefix() string {
 	case c.Domain != "":
 		return "$JS." + c.Domain + ".API."
 	}
-	return "$JS.API."
+	return defaultAPI
 }
+
+const defaultAPI = "$JS.API." // what the subjects of the JetStream API begin with
 
 // Connect connects to the server and waits until it is there: until ctx ends or c.Wait has passed, then the error is an
 // *UnavailableError with the last answer. The connection never gives up by itself later on (the defaults of nats.go do: after 60

@@ -19,6 +19,8 @@ type attempt struct {
 	mu   sync.Mutex
 	real *realContext // nil until it is needed
 	over bool         // the handler has returned
+
+	newest uint32 // of the message, not of the context: how often the server had delivered it when it came again while it was held; guarded by buffer.mu
 }
 
 type realContext struct {

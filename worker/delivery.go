@@ -11,25 +11,36 @@ import (
 // runs it, except those below mu, which the buffer's lock guards.
 type delivery struct {
 	attempt attempt
-	msg     ackfloor.Message
+	msg     ackfloor.Message // its Attempt is guarded like what follows
+	past    *history         // nil: the server had not delivered it before
 
 	// guarded by buffer.mu
 	reply    string        // of its newest delivery
 	received time.Duration // when that came
-	started  time.Duration // when a handler got it, if running
 	stampDue time.Duration // when its lease has to be extended next
 	leaseEnd time.Duration // until then the server won't give it to another
-	running  bool          // a handler has it; else it waits
+	running  bool          // a slot has it; else it waits, or is kept
+	kept     bool          // its handler has returned; something is written down before it is settled
 	gone     bool          // the lease is lost, or it was handed back: no longer ours
 	expired  bool          // the handle timeout has passed: its lease is not extended
+	noted    bool          // that has been written down, since its handler has not returned
 	inline   bool          // the reader runs its handler, not a slot
 	passed   bool          // meanwhile another reader has the turn
-	bounced  uint16        // redeliveries that were passed on to another worker
+	bounced  uint8         // redeliveries that were passed on to another worker
 }
 
 // startLocked marks it as running: a handler has it from now on.
 func (d *delivery) startLocked(now, handleTimeout time.Duration) {
-	d.running, d.started, d.attempt.limit = true, now, now+handleTimeout
+	d.running, d.attempt.limit = true, now+handleTimeout
+}
+
+// deliveriesLocked is how often the server has delivered it, as far as that is known here.
+func (d *delivery) deliveriesLocked() uint64 {
+	n := uint64(d.attempt.newest)
+	if d.past != nil {
+		n = max(n, d.past.deliveries)
+	}
+	return max(n, 1)
 }
 
 // published is, with the sequence, what tells a message from one of a stream of the same name that was made anew.
@@ -67,6 +78,9 @@ func (d *delivery) read(m *nats.Msg, st stamp, r *Runner) {
 		},
 		reply: m.Reply,
 	}
+	if st.deliveries > 1 {
+		d.past = &history{deliveries: st.deliveries}
+	}
 }
 
 // fifo is a queue in a ring that grows.
@@ -88,6 +102,14 @@ func (q *fifo) push(d *delivery) {
 	}
 	q.ring[(q.head+q.n)&(len(q.ring)-1)] = d
 	q.n++
+}
+
+// pushFront puts one back that was taken.
+func (q *fifo) pushFront(d *delivery) {
+	q.push(d) // makes room
+	q.head = (q.head - 1) & (len(q.ring) - 1)
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = nil
+	q.ring[q.head] = d
 }
 
 func (q *fifo) pop() *delivery {

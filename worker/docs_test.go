@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -54,7 +55,12 @@ func TestReferenceLogLines(t *testing.T) {
 	must(t, err)
 	_, logs, _ := strings.Cut(string(b), "## Logs")
 	var code strings.Builder
-	for _, file := range []string{"bind.go", "checks.go", "settle.go", "lease.go", "connect.go", "drain.go", "runner.go", "loops.go", "main.go"} {
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
 		b, err := os.ReadFile(file)
 		must(t, err)
 		code.Write(b)

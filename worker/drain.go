@@ -33,13 +33,15 @@ func (r *Runner) drain(ctx context.Context, cause error) error {
 
 	// 1. No new pull; the open ones are read to their end. 2. What waits is handled while the grace lasts.
 	r.endPulls(over)
+	r.handBackPaused()
 	inTime := r.finishHandlers(over)
 	// 3. Then what still waits goes back, and what runs is interrupted.
 	var broken *DrainError
 	if !inTime {
 		broken = r.interrupt()
 	}
-	// 4. The last settlements are confirmed.
+	// 4. What was kept is written down, and the last settlements are confirmed.
+	r.closeBooks(began + grace)
 	r.awaitConfirmations(ctx, began+grace)
 	// 5. A last look. The connection is the caller's to close.
 	unconfirmed := r.logDrain(ctx, cause, began)
@@ -119,8 +121,22 @@ func (r *Runner) finishHandlers(graceOver <-chan struct{}) bool {
 	}
 }
 
+// handBackPaused hands back what waits for the end of a pause, which may be long.
+func (r *Runner) handBackPaused() {
+	r.buf.mu.Lock()
+	paused := r.buf.pause != nil
+	r.buf.mu.Unlock()
+	if !paused {
+		return
+	}
+	for _, d := range r.buf.takeBack() {
+		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
+	}
+}
+
 // interrupt hands back what waits, tells running handlers to end, and hands back the messages of those that do not.
 func (r *Runner) interrupt() *DrainError {
+	r.buf.turnAway()
 	for _, d := range r.buf.takeBack() {
 		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
 	}
@@ -192,7 +208,7 @@ func (r *Runner) logDrain(ctx context.Context, cause error, began time.Duration)
 	s := r.Status()
 	fields := []zap.Field{
 		zap.String("why", why(cause)),
-		zap.Uint64("acked", s.Counts.Acked), zap.Uint64("retried", s.Counts.Retried), zap.Uint64("terminated", s.Counts.Terminated),
+		zap.Uint64("acked", s.Counts.Acked), zap.Uint64("retried", s.Counts.Retried), zap.Uint64("dead_lettered", s.Counts.DeadLettered), zap.Uint64("terminated", s.Counts.Terminated),
 		zap.Uint64("returned", s.Counts.Returned), zap.Int64("unconfirmed", open),
 		zap.Uint64("delivered", s.Cursor.Delivered), zap.Uint64("ack_floor", s.Cursor.AckFloor),
 		zap.Int("ack_pending", s.Cursor.AckPending), zap.Uint64("pending", s.Cursor.Pending),
@@ -217,7 +233,7 @@ func (r *Runner) watchIdle(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if r.empty() && r.nothingPending(ctx) {
+		if r.empty() && r.nothingPending(ctx) && r.replaysIdle(ctx) {
 			agree++
 		} else {
 			agree = 0
@@ -230,8 +246,8 @@ func (r *Runner) watchIdle(ctx context.Context) {
 }
 
 func (r *Runner) empty() bool {
-	waiting, running := r.buf.count()
-	return waiting+running == 0 && r.conf.open.Load() == 0
+	waiting, running, kept := r.buf.count()
+	return waiting+running+kept == 0 && r.conf.open.Load() == 0
 }
 
 func (r *Runner) nothingPending(ctx context.Context) bool {

@@ -17,6 +17,9 @@ var ErrConsumerDeleted = errors.New("worker: the consumer was deleted")
 // concurrency, or use another process: processes share a durable.
 var ErrBusy = errors.New("worker: another Runner of this process works on this consumer")
 
+// errTurnedAway is how a replay's handler ends that was not called, since the grace was over before a slot was free.
+var errTurnedAway = errors.New("worker: the drain's grace ended before a slot was free")
+
 // ErrUsed is returned by Run when it was called before: a Runner runs once.
 var ErrUsed = errors.New("worker: Run was called before on this Runner")
 

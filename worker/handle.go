@@ -16,6 +16,10 @@ func (r *Runner) slot() {
 		if d == nil {
 			return
 		}
+		if d.past != nil && !r.admit(d) {
+			now = r.clock.now()
+			continue
+		}
 		now = r.handle(d)
 	}
 }
@@ -25,7 +29,7 @@ func (r *Runner) slot() {
 func (r *Runner) handle(d *delivery) (now time.Duration) {
 	r.leases.by(d.attempt.limit)
 	var err error
-	returned := false
+	returned, inline := false, d.inline
 	defer func() {
 		if !returned {
 			why := r.noReturn(recover())
@@ -34,11 +38,15 @@ func (r *Runner) handle(d *delivery) (now time.Duration) {
 		}
 		now = r.clock.now()
 		r.settle(d, err, now)
-		if d.inline {
+		if inline {
 			r.slots.Done() // behind the settlement: who waits for the handlers waits for their settlements next
 		}
 	}()
-	err = r.handler.Handle(&d.attempt, &d.msg)
+	if r.source == nil {
+		err = r.handler.Handle(&d.attempt, &d.msg)
+	} else {
+		err = r.callReplay(d)
+	}
 	returned = true
 	return now
 }

@@ -31,6 +31,8 @@ func TestVerdicts(t *testing.T) {
 		Handle(t.Context(), &ackfloor.Message{Data: []byte("{")})
 
 	const last = 5
+	later := func(err error) error { return ackfloor.Pause(30*time.Second, err) }
+	pause := verdict{kind: paused, delay: 30 * time.Second}
 	tests := []struct {
 		name    string
 		err     error
@@ -84,6 +86,17 @@ func TestVerdicts(t *testing.T) {
 		{name: "the lease is lost", err: context.Canceled, cause: ackfloor.ErrLeaseLost, want: verdict{kind: late}},
 		{name: "the lease is lost on the last attempt", err: errWork, cause: ackfloor.ErrLeaseLost, attempt: last, want: verdict{kind: late}},
 		{name: "ErrLeaseLost returned though it is not", err: ackfloor.ErrLeaseLost, want: failed},
+
+		{name: "Pause", err: later(errWork), want: pause},
+		{name: "Pause wrapped twice", err: wrapTwice(later(errWork)), want: pause},
+		{name: "Pause joined", err: errors.Join(errWork, later(errWork)), want: pause},
+		{name: "Pause and RetryAfter joined", err: errors.Join(soon(errWork), later(errWork)), want: pause},
+		{name: "Pause and Permanent joined", err: errors.Join(later(errWork), ackfloor.Permanent(errWork)), want: permanent},
+		{name: "Pause on the last attempt", err: later(errWork), attempt: last, want: pause},
+		{name: "Pause when the time was over", err: later(errWork), cause: ackfloor.ErrHandleTimeout, want: pause},
+		{name: "Pause as the grace ended", err: later(errWork), cause: ackfloor.ErrStopping, want: verdict{kind: returned}},
+		{name: "Pause though the lease is lost", err: later(errWork), cause: ackfloor.ErrLeaseLost, want: verdict{kind: late}},
+		{name: "a panic with a Pause", err: &ackfloor.PanicError{Value: later(errWork)}, want: again(policyDelay, "panicked")},
 
 		{name: "a panic", err: &ackfloor.PanicError{Value: "boom"}, want: again(policyDelay, "panicked")},
 		{name: "a panic with an error", err: &ackfloor.PanicError{Value: errWork}, want: again(policyDelay, "panicked")},

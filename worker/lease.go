@@ -16,6 +16,9 @@ import (
 // true time before. On a replicated consumer each is a Raft entry, so what is settled sooner gets none.
 const stampEarly = 250 * time.Millisecond
 
+// hangs is how long behind its handle timeout a handler counts as hung, or a quarter of ack_wait: it is not waited for any more.
+const hangs = 500 * time.Millisecond
+
 // stampAfter is when a new delivery is stamped: at once where it will need it anyway, because handlers take long or none has
 // ended yet, else after stampEarly.
 func stampAfter(average, ackWait time.Duration) time.Duration {
@@ -30,12 +33,8 @@ func (r *Runner) leaseTime() time.Duration { return time.Duration(r.ackWait.Load
 
 // tendLeases extends what is due, ends handlers whose time is over, and gives up what can't be kept.
 func (r *Runner) tendLeases(now time.Duration) time.Duration {
-	type timedOut struct {
-		d       *delivery
-		running bool // else it waited: there is no handler to tell
-		cause   error
-	}
-	var over []timedOut
+	var over []overdue
+	var hung []*delivery
 	next := never
 	connected := r.nc.IsConnected()
 	b := r.buf
@@ -44,14 +43,25 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		if d.gone {
 			continue
 		}
-		if d.running && !d.expired && now >= d.started+r.cfg.HandleTimeout {
+		if d.running && !d.expired && now >= d.attempt.limit {
 			d.expired = true
-			over = append(over, timedOut{d, true, ackfloor.ErrHandleTimeout})
+			if b.special {
+				b.lostLocked(d)
+			}
+			over = append(over, overdue{d, true, ackfloor.ErrHandleTimeout, describe(d)})
+		}
+		if d.expired && d.running && !d.noted {
+			if at := d.attempt.limit + min(hangs, r.leaseTime()/4); now < at {
+				next = min(next, at)
+			} else {
+				d.noted = true
+				hung = append(hung, d)
+			}
 		}
 		if now >= d.leaseEnd {
 			b.dropLocked(d)
 			if !d.expired {
-				over = append(over, timedOut{d, d.running, ackfloor.ErrLeaseLost})
+				over = append(over, overdue{d, d.running, ackfloor.ErrLeaseLost, describe(d)})
 			}
 			continue
 		}
@@ -60,7 +70,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 			continue
 		}
 		if d.running {
-			next = min(next, d.started+r.cfg.HandleTimeout)
+			next = min(next, d.attempt.limit)
 		}
 		if !connected {
 			continue // the reconnect makes every stamp due
@@ -74,24 +84,34 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 	}
 	b.mu.Unlock()
 	for _, o := range over {
-		r.endAttempt(o.d, o.running, o.cause)
+		r.endAttempt(o)
+	}
+	for _, d := range hung {
+		r.noteTimeout(d)
 	}
 	return next
 }
 
+// overdue is a message whose time is over.
+type overdue struct {
+	d       *delivery
+	running bool  // else it waited, or was kept: there is no handler to tell
+	cause   error // ErrHandleTimeout or ErrLeaseLost
+	fields  []zap.Field
+}
+
 // endAttempt ends a handler's context because its time is over or its lease is lost.
-func (r *Runner) endAttempt(d *delivery, running bool, cause error) {
-	fields := []zap.Field{zap.String("subject", d.msg.Subject), zap.Uint64("sequence", d.msg.Sequence), zap.Int("attempt", d.msg.Attempt)}
-	if cause == ackfloor.ErrHandleTimeout {
+func (r *Runner) endAttempt(o overdue) {
+	if o.cause == ackfloor.ErrHandleTimeout {
 		r.log.Warn("the handle timeout has passed: the handler's context is ended, its lease no longer extended",
-			append(fields, zap.Duration("handle_timeout", r.cfg.HandleTimeout))...)
+			append(o.fields, zap.Duration("handle_timeout", r.cfg.HandleTimeout))...)
 	} else {
 		r.counters.leasesLost.Add(1)
 		r.log.Warn("a lease is lost: the server did not answer for ack_wait, another worker may have the message",
-			append(fields, zap.Duration("ack_wait", r.leaseTime()))...)
+			append(o.fields, zap.Duration("ack_wait", r.leaseTime()))...)
 	}
-	if running {
-		d.attempt.end(cause)
+	if o.running {
+		o.d.attempt.end(o.cause)
 	}
 }
 

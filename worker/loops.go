@@ -32,9 +32,24 @@ func (r *Runner) at(point string) {
 
 // fail ends the Runner because it can't go on. The first reason counts.
 func (r *Runner) fail(err error) {
-	if r.failure.CompareAndSwap(nil, &failure{err}) {
-		r.stop(err)
+	if !r.fails(err) {
+		return
 	}
+	r.stop(err)
+	if child := r.replays.Load(); child != nil {
+		child.fails(err) // what ends the work ends it
+	}
+}
+
+func (r *Runner) fails(err error) bool {
+	if !r.failure.CompareAndSwap(nil, &failure{err}) {
+		return false
+	}
+	select {
+	case r.pull.ended <- struct{}{}: // a drain may be waiting for pulls that will not end now
+	default:
+	}
+	return true
 }
 
 func (r *Runner) failed() error {

@@ -65,7 +65,9 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	if !r.nc.IsConnected() {
 		return never // the reconnect wakes the loop
 	}
+	paused := r.endPause(now)
 	next, lost := r.giveUpPulls(now)
+	next = min(next, paused)
 	if lost {
 		if denied := r.denied(r.subjects.next); denied != nil {
 			r.fail(denied)

@@ -48,13 +48,19 @@ type rig struct {
 	logs  *observer.ObservedLogs
 }
 
-// newRig makes EVENTS with n messages; the consumer is made by the first Runner.
+// newRig makes EVENTS with n messages; the consumer is made by the first Runner. Dead letters and records are off: see withLetters.
 func newRig(t *testing.T, s rigServer, n int) *rig {
 	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
 	r := &rig{t: t, s: s, logs: logs}
 	r.cfg = Config{Stream: rigStream, Consumer: rigConsumer, AckWait: 2 * time.Second, MaxAttempts: 5, MaxAckPending: 100, Concurrency: 4,
-		RetrySchedule: "100ms", DrainTimeout: 10 * time.Second, StartupTimeout: 5 * time.Second, Logger: zap.New(core)}
+		RetrySchedule: "100ms", DrainTimeout: 10 * time.Second, StartupTimeout: 5 * time.Second, Logger: zap.New(core),
+		DeadLetter: off, Records: off}
+	t.Cleanup(func() {
+		if t.Failed() && testing.Verbose() {
+			r.dumpLogs()
+		}
+	})
 	if n >= 0 {
 		s.Events(t, n)
 	}
@@ -204,4 +210,12 @@ func noLeaks(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+}
+
+// dumpLogs shows what was logged, in a test that failed.
+func (r *rig) dumpLogs() {
+	r.t.Helper()
+	for _, e := range r.logs.All() {
+		r.t.Logf("%s %s %v", e.Time.Format("15:04:05.000"), e.Message, e.ContextMap())
+	}
 }

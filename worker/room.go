@@ -14,7 +14,7 @@ type limits struct {
 // roomLocked tells how many messages to ask for now: none, unless it is worth a request.
 func (r *Runner) roomLocked() int {
 	p := &r.pull
-	held := len(r.buf.held)
+	held := len(r.buf.held) - r.buf.kept
 	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}
@@ -35,6 +35,18 @@ func (r *Runner) roomLocked() int {
 		return 0
 	}
 	return n
+}
+
+// wantedLocked is roomLocked behind a fresh look at how many may wait; in a pause it is what that allows.
+func (r *Runner) wantedLocked() int {
+	if r.buf.pause != nil {
+		return r.pausedLocked()
+	}
+	if r.roomLocked() == 0 {
+		return 0
+	}
+	r.prefetchLocked(r.conf.roundTrip())
+	return r.roomLocked()
 }
 
 // prefetchLocked sets how many messages may wait, anew for each pull, where that is automatic.

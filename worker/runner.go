@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,12 @@ type Runner struct {
 	leases    *alarm
 	slots     sync.WaitGroup
 	counters  counters
+	books     *bookkeeper
+	records   records
+	letters   *letters               // nil: no dead letters are written
+	source    *Runner                // whose replays this one handles; nil: it handles a stream's messages
+	replays   atomic.Pointer[Runner] // that handles ours
+	parked    parked
 
 	state   atomic.Int32 // a State
 	stop    func(error)  // ends the work: Run drains
@@ -93,6 +100,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 		buf: newBuffer(cfg.Concurrency, cfg.HandleTimeout), reader: newReader(cfg), pullAlarm: newAlarm(), leases: newAlarm(),
 		subjects: newSubjects(cfg),
 	}
+	r.books = newBookkeeper()
 	r.answers = nc.NewInbox()
 	r.conf = newConfirmer(nc, r.clock, r.answers)
 	r.pull.mu = &r.buf.mu
@@ -135,6 +143,37 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	loops := r.startLoops(work, tend)
+	for range r.cfg.Concurrency {
+		r.slots.Add(1)
+		go r.slot()
+	}
+	go r.read()
+	r.to(StateWorking)
+	r.firstPull()
+	replays := make(chan error, 1)
+	if r.letters != nil && r.source == nil {
+		go func() {
+			var err error
+			r.guard("replays", func() { err = r.handleReplays(work) })
+			replays <- err
+		}()
+	} else {
+		replays <- nil
+	}
+
+	<-work.Done()
+	err = r.drain(ctx, context.Cause(work))
+	err = cmp.Or(err, <-replays)
+	unsubscribe()
+	r.endReading()
+	end()
+	loops.Wait()
+	return err
+}
+
+// startLoops starts what runs beside the slots: until tend ends, through the drain, and what looks for idleness until work ends.
+func (r *Runner) startLoops(work, tend context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
 	start := func(name string, loop func()) {
 		loops.Go(func() { r.guard(name, loop) })
@@ -144,24 +183,14 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	start("settlements", func() { r.conf.alarm.loop(tend, r.clock, r.tendSettlements) })
 	start("reader", func() { r.reader.alarm.loop(tend, r.clock, r.tendReader) })
 	start("pull", func() { r.pullAlarm.loop(tend, r.clock, r.tendPulls) })
+	start("letters", func() { r.books.alarm.loop(tend, r.clock, r.tendLetters) })
+	for range bookWriters {
+		start("books", func() { r.write(tend) })
+	}
 	if r.cfg.ExitWhenIdle {
 		start("idle", func() { r.watchIdle(work) })
 	}
-	for range r.cfg.Concurrency {
-		r.slots.Add(1)
-		go r.slot()
-	}
-	go r.read()
-	r.to(StateWorking)
-	r.firstPull()
-
-	<-work.Done()
-	err = r.drain(ctx, context.Cause(work))
-	unsubscribe()
-	r.endReading()
-	end()
-	loops.Wait()
-	return err
+	return &loops
 }
 
 // subscribe opens the two subscriptions: answers first, so that nothing is handled whose settlement could not be confirmed.

@@ -3,105 +3,12 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/ackfloor/ackfloor"
-	"github.com/ackfloor/ackfloor/retry"
+	"github.com/ackfloor/ackfloor/deadletter"
 	"go.uber.org/zap"
 )
-
-// verdictKind is what becomes of a message.
-type verdictKind int
-
-const (
-	acked    verdictKind = iota // done
-	retried                     // a failure: comes back after a delay
-	givenUp                     // a failure for good: permanent, or the attempts are used up
-	returned                    // interrupted, no failure: comes back at once
-	late                        // failed after its lease was lost: it is another's by now, nothing is sent
-)
-
-// verdict is what an outcome means for its message.
-type verdict struct {
-	kind   verdictKind
-	delay  time.Duration // retried, returned: until it comes back
-	reason string        // givenUp: permanent, undecodable, exhausted, timed out; retried: failed, timed out, panicked
-}
-
-// outcome is how a handler's call ended.
-type outcome struct {
-	err     error
-	cause   error // of the context's end, nil if it had not ended when the handler returned
-	attempt int
-	age     time.Duration // since the message was published
-}
-
-// judge maps an outcome to its verdict. It decides everything, and does nothing.
-func judge(o outcome, policy retry.Policy, maxAttempts int) verdict {
-	if o.err == nil {
-		return verdict{kind: acked}
-	}
-	var permanent *ackfloor.PermanentError
-	if errors.As(o.err, &permanent) {
-		var undecodable *ackfloor.DecodeError
-		if errors.As(o.err, &undecodable) {
-			return verdict{kind: givenUp, reason: "undecodable"}
-		}
-		return verdict{kind: givenUp, reason: "permanent"}
-	}
-	var panicked *ackfloor.PanicError
-	reason := "failed"
-	switch {
-	case errors.As(o.err, &panicked):
-		reason = "panicked"
-	case errors.Is(o.cause, ackfloor.ErrStopping):
-		return verdict{kind: returned}
-	case errors.Is(o.cause, ackfloor.ErrLeaseLost):
-		return verdict{kind: late}
-	case errors.Is(o.cause, ackfloor.ErrHandleTimeout):
-		reason = "timed out"
-	}
-	if o.attempt >= maxAttempts {
-		return verdict{kind: givenUp, reason: exhausted(reason)}
-	}
-	var after *ackfloor.RetryAfterError
-	if errors.As(o.err, &after) {
-		return verdict{kind: retried, delay: after.Delay, reason: reason}
-	}
-	delay, again := policy(o.attempt, &retry.Failure{Err: o.err, Age: o.age})
-	if !again {
-		return verdict{kind: givenUp, reason: exhausted(reason)}
-	}
-	return verdict{kind: retried, delay: delay, reason: reason}
-}
-
-// exhausted names why the last attempt was the last: a message that only ever timed out is told from one that failed.
-func exhausted(reason string) string {
-	if reason == "timed out" {
-		return reason
-	}
-	return "exhausted"
-}
-
-// judged is judge, which calls code of the user: the policy, and methods of errors, where a nil pointer in an error is a common slip. A
-// panic there is a failure of this message alone.
-func (r *Runner) judged(o outcome) (v verdict) {
-	if o.err == nil {
-		return verdict{kind: acked}
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			r.counters.panics.Add(1)
-			r.log.Error("the retry policy, or a method of the error, panicked", zap.String("panic", shown(fmt.Sprint(p))), zap.ByteString("stack", debug.Stack()))
-			v = verdict{kind: retried, delay: r.leaseTime(), reason: "panicked"}
-			if o.attempt >= r.cfg.MaxAttempts {
-				v = verdict{kind: givenUp, reason: exhausted(v.reason)}
-			}
-		}
-	}()
-	return judge(o, r.policy, r.cfg.MaxAttempts)
-}
 
 // errorFields tells an error without secrets, and the stack of a panic, also where a method of the error panics itself.
 func errorFields(err error) (fields []zap.Field) {
@@ -126,8 +33,20 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 		o.age = time.Since(d.msg.Published)
 	}
 	v := r.judged(o)
-	if v.kind == givenUp {
-		v = r.giveUp(d, v, err)
+	if v.kind == paused {
+		if r.pauseFor(d, v.delay, err, now) {
+			return
+		}
+		v = verdict{kind: returned}
+	}
+	if e := r.entryFor(d, v, err); e != nil {
+		if r.keep(e, now) {
+			return
+		}
+		v = verdict{kind: late} // keep has taken it out
+		r.logFailure(d, v, err)
+		r.send(d, "", v, now)
+		return
 	}
 	reply, gone := r.finish(d, now, v.kind == acked || v.kind == givenUp)
 	if gone && v.kind != acked {
@@ -143,6 +62,9 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 		r.log.Warn("done, but late: the lease was lost before the handler returned; another worker may have handled it too", describe(d)...)
 	}
 	r.send(d, reply, v, now)
+	if v.kind == acked && d.past != nil && d.past.marked {
+		r.books.add(&entry{seq: d.msg.Sequence, forget: true})
+	}
 }
 
 // finish takes a message whose handler has returned out of the held set, and has the pull loop ask for more where there is room.
@@ -153,20 +75,26 @@ func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply str
 		r.reader.within = nil
 	}
 	ask, room := r.askLocked(now)
+	over := r.buf.resumed
+	r.buf.resumed = nil
 	r.buf.mu.Unlock()
 	if room {
 		r.post(ask)
 	}
+	r.sayResumed(over, now)
 	return reply, gone
 }
 
-// giveUp is called for a message that can't be handled, before it is settled in any way: what keeps such messages belongs here, and may
-// answer with another verdict where it can't. In this version they are terminated and logged.
-func (r *Runner) giveUp(_ *delivery, v verdict, _ error) verdict {
-	if v.reason == "exhausted" || v.reason == "timed out" {
+// countGivenUp counts a message that is given up.
+func (r *Runner) countGivenUp(v verdict) {
+	if v.letter {
+		r.counters.deadLettered.Add(1)
+	} else {
+		r.counters.terminated.Add(1)
+	}
+	if v.reason == deadletter.ReasonExhausted || v.reason == deadletter.ReasonTimedOut {
 		r.counters.exhausted.Add(1)
 	}
-	return v
 }
 
 // send tells the server a verdict. Nothing here uses a context, so that nothing which ends a handler or the Runner ends a settlement.
@@ -176,8 +104,9 @@ func (r *Runner) send(d *delivery, reply string, v verdict, now time.Duration) {
 		r.counters.acked.Add(1)
 	case retried:
 		r.counters.retried.Add(1)
+		r.park(now, v.delay)
 	case givenUp:
-		r.counters.terminated.Add(1)
+		r.countGivenUp(v)
 	case returned:
 		r.counters.returned.Add(1)
 	case late:
@@ -216,7 +145,11 @@ func (r *Runner) logFailure(d *delivery, v verdict, err error) {
 	case retried:
 		r.log.Warn("failed: will be tried again", append(fields, zap.String("reason", v.reason), zap.Duration("delay", v.delay))...)
 	case givenUp:
-		r.log.Error("given up: terminated", append(fields, zap.String("reason", v.reason), zap.Int("max_attempts", r.cfg.MaxAttempts))...)
+		what := "given up: terminated"
+		if v.letter {
+			what = "given up: in the dead letters"
+		}
+		r.log.Error(what, append(fields, zap.String("reason", v.reason), zap.Int("max_attempts", r.cfg.MaxAttempts))...)
 	case returned:
 		r.log.Debug("interrupted: handed back, no failure", fields...)
 	case late:

@@ -59,28 +59,33 @@ type HeldItem struct {
 	Subject  string
 	Sequence uint64
 	Attempt  int
-	Running  bool          // a handler has it; else it waits for a slot
-	For      time.Duration // how long it runs, or waits
+	Running  bool          // a handler has it; else it waits for a slot, or is kept
+	Kept     bool          // its handler has returned; it is settled once something is written down, as a dead letter is
+	For      time.Duration // how long it runs, or is held
 }
 
 // Counts are numbers since Run was called.
 type Counts struct {
-	Received    uint64 // deliveries taken in
-	Redelivered uint64 // of those and of those skipped, the ones that the server had delivered before
-	Skipped     uint64 // redeliveries of messages that this Runner had settled: acknowledged, not handled again
-	Acked       uint64
-	Retried     uint64 // given back with a delay after a failure
-	Terminated  uint64 // given up: permanent, or the attempts are used up
-	Exhausted   uint64 // of those terminated, the ones whose attempts were used up
-	Returned    uint64 // handed back at a stop; no failure
-	Late        uint64 // settled or dropped after their lease was lost
-	LeasesLost  uint64
-	Panics      uint64
-	Resends     uint64 // settlements that were sent again for want of a confirmation
-	Unconfirmed uint64 // settlements that wait for their confirmation now
-	Unknown     uint64 // NAKs that were never answered, and acks of deliveries that the server has forgotten; their messages come back by themselves
-	Reconnects  uint64
-	PullErrors  map[string]uint64 // by kind: lost, nobody, leader, too_large, max_waiting …
+	Received           uint64 // deliveries taken in
+	Redelivered        uint64 // of those and of those skipped, the ones that the server had delivered before
+	Skipped            uint64 // redeliveries of messages that this Runner had settled: acknowledged, not handled again
+	Acked              uint64
+	Retried            uint64 // given back with a delay after a failure
+	DeadLettered       uint64 // given up: permanent, or the attempts are used up; written to the dead letters, then terminated
+	Terminated         uint64 // given up, and kept nowhere: there are no dead letters (DEAD_LETTER=off)
+	Exhausted          uint64 // of those two, the ones whose attempts were used up
+	Suspected          uint64 // of those dead-lettered, the ones that are suspected of killing their process
+	DeadLetterFailures uint64 // times that a dead letter could not be written; tried again until it is
+	Pauses             uint64 // answers of handlers that asked for a pause
+	Returned           uint64 // handed back at a stop; no failure
+	Late               uint64 // settled or dropped after their lease was lost
+	LeasesLost         uint64
+	Panics             uint64
+	Resends            uint64 // settlements that were sent again for want of a confirmation
+	Unconfirmed        uint64 // settlements that wait for their confirmation now
+	Unknown            uint64 // NAKs that were never answered, and acks of deliveries that the server has forgotten; their messages come back by themselves
+	Reconnects         uint64
+	PullErrors         map[string]uint64 // by kind: lost, nobody, leader, too_large, max_waiting …
 }
 
 // Status is what a Runner is doing now.
@@ -94,6 +99,9 @@ type Status struct {
 	Alive     bool   // its loops run, or it has ended as it should
 	Waiting   int    // messages held, for which no slot is free
 	Running   int    // messages held, which a handler has
+	Kept      int    // messages held, whose handlers have returned and which are settled once something is written down, as a dead letter is
+	Parked    int    // failed messages that wait for their retry at the server, as far as this Runner gave them back: they count against max_ack_pending
+	Paused    string // why nothing is pulled and nothing started: a handler asked for a pause; "" when none did
 	Limit     int    // messages that may be held: concurrency and prefetch
 	Cursor    Cursor // what the server said last: when binding, after a reconnect, when drained, and on each Look
 	Counts    Counts
@@ -103,6 +111,7 @@ type Status struct {
 
 type counters struct {
 	received, redelivered, skipped, acked, retried, terminated, exhausted, returned, late, leasesLost, panics, reconnects, interrupted atomic.Uint64
+	deadLettered, suspected, letterFailures, pauses                                                                                    atomic.Uint64
 	insideReader                                                                                                                       atomic.Uint64 // handlers that the reader called itself
 }
 
@@ -119,14 +128,18 @@ func (r *Runner) Status() Status {
 	if s.State >= StateWorking {
 		s.Drift, s.Created = r.bound.drift, r.bound.created
 	}
-	s.Waiting, s.Running = r.buf.count()
-	missed := 0
+	s.Waiting, s.Running, s.Kept = r.buf.count()
 	r.pull.mu.Lock()
-	missed = r.pull.missed
+	missed := r.pull.missed
+	if p := r.buf.pause; p != nil {
+		s.Paused = p.why
+	}
 	s.Limit = r.cfg.Concurrency + r.pull.prefetch
 	s.Counts.PullErrors = make(map[string]uint64, len(r.pull.errors))
 	maps.Copy(s.Counts.PullErrors, r.pull.errors)
 	r.pull.mu.Unlock()
+	failing := r.books.failing()
+	s.Parked = r.parked.count(r.clock.now())
 	r.counters.read(&s.Counts)
 	r.conf.read(&s.Counts)
 	switch {
@@ -138,6 +151,10 @@ func (r *Runner) Status() Status {
 		s.Reason = "not connected"
 	case missed >= 2:
 		s.Reason = "the server does not answer pulls"
+	case failing != "":
+		s.Reason = "dead letters can't be written: " + failing
+	case s.Paused != "" && r.cfg.PauseUnready:
+		s.Reason = "paused: " + s.Paused
 	}
 	s.Ready = s.Reason == ""
 	return s
@@ -147,6 +164,7 @@ func (c *counters) read(to *Counts) {
 	to.Received, to.Redelivered, to.Skipped = c.received.Load(), c.redelivered.Load(), c.skipped.Load()
 	to.Acked, to.Retried, to.Terminated, to.Exhausted = c.acked.Load(), c.retried.Load(), c.terminated.Load(), c.exhausted.Load()
 	to.Returned, to.Late, to.LeasesLost = c.returned.Load(), c.late.Load(), c.leasesLost.Load()
+	to.DeadLettered, to.Suspected, to.DeadLetterFailures, to.Pauses = c.deadLettered.Load(), c.suspected.Load(), c.letterFailures.Load(), c.pauses.Load()
 	to.Panics, to.Reconnects = c.panics.Load(), c.reconnects.Load()
 }
 
@@ -180,9 +198,9 @@ func (r *Runner) Held() []HeldItem {
 }
 
 func (r *Runner) item(d *delivery, now time.Duration) HeldItem {
-	h := HeldItem{Subject: d.msg.Subject, Sequence: d.msg.Sequence, Attempt: d.msg.Attempt, Running: d.running, For: now - d.received}
-	if h.Running {
-		h.For = now - d.started
+	h := HeldItem{Subject: d.msg.Subject, Sequence: d.msg.Sequence, Attempt: d.msg.Attempt, Running: d.running, Kept: d.kept, For: now - d.received}
+	if began := d.attempt.limit - r.cfg.HandleTimeout; d.running && began <= now {
+		h.For = now - began
 	}
 	return h
 }

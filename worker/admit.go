@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/ackfloor/ackfloor/deadletter"
+	"go.uber.org/zap"
+)
+
+// crashDeaths is how many processes have to die in which a message ran alone until it is convicted. Before it runs alone two deliveries
+// of it have come to nothing, so it costs five deaths at the most, and one that another message caused is no evidence.
+const crashDeaths = 3
+
+var (
+	errCrash   = errors.New("the process ended each time that a handler had it, also when it ran alone")
+	errNoWord  = errors.New("its attempts are used up, and none of them ended with a word: killed, hung, or lost on the way")
+	errUnknown = errors.New("given up before; its dead letter had not been written")
+)
+
+// admit is called with a message that the server has delivered before, when it is its turn. It finds out what is known of it, and returns
+// whether its handler is to be called now.
+func (r *Runner) admit(d *delivery) bool {
+	past := d.past
+	switch {
+	case past.alone && !past.marked:
+		return r.markAlone(d)
+	case past.admitted:
+		return true // it was paused
+	}
+	past.admitted = true
+	rec, known := r.records.read(r.values, d)
+	past.record, past.known = rec, known
+	attempt := int(min(past.deliveries, math.MaxInt32))
+	if known {
+		attempt = rec.Failures + rec.Deaths + 1
+	}
+	r.buf.mu.Lock()
+	d.msg.Attempt = attempt
+	r.buf.mu.Unlock()
+	if r.letters != nil {
+		if reason, err := r.condemned(rec, attempt); err != nil {
+			r.bury(d, reason, err)
+			return false
+		}
+	}
+	if known && (rec.Deaths > 0 || past.deliveries > rec.Known+2) {
+		past.alone = true
+		r.buf.setAside(d)
+		return false
+	}
+	return true
+}
+
+// condemned tells why a message is given up without being handled again, if it is.
+func (r *Runner) condemned(rec record, attempt int) (reason string, why error) {
+	switch {
+	case rec.Verdict != "" && rec.Error != "":
+		return rec.Verdict, errors.New(rec.Error)
+	case rec.Verdict != "":
+		return rec.Verdict, errUnknown
+	case rec.Deaths >= crashDeaths, attempt > r.cfg.MaxAttempts && rec.Deaths > 0:
+		return deadletter.ReasonCrash, fmt.Errorf("%w (%d times)", errCrash, rec.Deaths)
+	case attempt <= r.cfg.MaxAttempts:
+		return "", nil
+	case rec.Error != "":
+		return exhausted(rec.Reason), errors.New(rec.Error)
+	}
+	return deadletter.ReasonExhausted, errNoWord
+}
+
+// bury gives a message up that a slot has, without calling its handler.
+func (r *Runner) bury(d *delivery, reason string, err error) {
+	now := r.clock.now()
+	if reason == deadletter.ReasonCrash {
+		r.counters.suspected.Add(1)
+	}
+	v := verdict{kind: givenUp, reason: reason}
+	e := r.entryFor(d, v, err)
+	if e != nil {
+		if rec := d.past.record; rec.Failures > 0 { // nothing has failed now
+			e.letter.FirstFailed, e.letter.LastFailed = rec.First, rec.Last
+		}
+		e.letter.Attempts = d.msg.Attempt - 1
+		r.keep(e, now)
+		return
+	}
+	reply, _ := r.finish(d, now, true)
+	r.send(d, reply, v, now)
+}
+
+// markAlone writes down, before its handler is called, that a suspect is about to run alone: when that is found by the next worker, the
+// process has died of it.
+func (r *Runner) markAlone(d *delivery) bool {
+	past := d.past
+	rec := past.record
+	rec.Deaths++
+	rec.Known = past.deliveries
+	if err := r.records.write(r.values, r.clock, d.msg.Sequence, &rec); err != nil || r.records.broken.Load() {
+		return true // as any other
+	}
+	past.marked = true
+	r.log.Warn("a suspect: delivered again and again without a word, so it runs alone", append(describe(d), zap.Uint64("deliveries", past.deliveries),
+		zap.Int("deaths", past.record.Deaths))...)
+	return true
+}

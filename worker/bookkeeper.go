@@ -1,0 +1,177 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ackfloor/ackfloor/deadletter"
+	"go.uber.org/zap"
+)
+
+// Some outcomes have to be written down before the server is told: a failure, so that the next worker knows of the attempt; a message
+// that is given up, as a dead letter. Meanwhile the message is kept: held, under lease, in nobody's slot.
+
+// entry is what is to be done for one message.
+type entry struct {
+	d      *delivery // kept; nil where there is nothing to settle
+	seq    uint64
+	v      verdict
+	err    error
+	record *record            // to be written; nil: to be deleted, or none
+	forget bool               // the record is to be deleted
+	letter *deadletter.Letter // to be written; nil: none
+	now    bool               // it is the one that is tried while letters can't be written
+}
+
+const (
+	bookWriters  = 4                      // entries that are written at once
+	letterWait   = 5 * time.Second        // for one dead letter to be confirmed
+	letterAgain  = 250 * time.Millisecond // after a dead letter that could not be written; doubled
+	letterLatest = 5 * time.Second        // up to this
+	keptMost     = 256                    // messages kept for dead letters that can't be written, or a quarter of max_ack_pending; others go back, and come again
+	keptAgain    = 30 * time.Second       // after this
+	sayAgain     = time.Minute            // that dead letters can't be written
+)
+
+// bookkeeper does what has to be written down. While dead letters can't be written, one is tried at a time.
+type bookkeeper struct {
+	mu     sync.Mutex
+	more   sync.Cond
+	ready  []*entry
+	later  []*entry // their letters could not be written
+	busy   int
+	closed bool
+	done   chan struct{} // a token when there is nothing left to do now
+	alarm  *alarm
+	next   time.Duration // when one of later is tried, while failed is set
+	wait   time.Duration
+	failed error // why the last letter could not be written; nil: it could
+	said   time.Duration
+}
+
+func newBookkeeper() *bookkeeper {
+	b := &bookkeeper{done: make(chan struct{}, 1), alarm: newAlarm()}
+	b.more.L = &b.mu
+	return b
+}
+
+func (b *bookkeeper) add(e *entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ready = append(b.ready, e)
+	b.more.Signal()
+}
+
+// write does what is to be done until the bookkeeper is closed. What ctx ends is what can't be waited for any longer.
+func (r *Runner) write(ctx context.Context) {
+	b := r.books
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		for len(b.ready) == 0 && !b.closed {
+			b.more.Wait()
+		}
+		if len(b.ready) == 0 {
+			return
+		}
+		e := b.ready[0]
+		b.ready[0], b.ready = nil, b.ready[1:]
+		wait := e.letter != nil && !e.now && b.failed != nil
+		e.now = false
+		b.busy++
+		b.mu.Unlock()
+		err := r.writeDown(ctx, e, wait)
+		b.mu.Lock()
+		b.busy--
+		switch {
+		case err != nil:
+			r.failedLocked(e, err)
+		case wait:
+			r.laterLocked(e)
+		case e.letter != nil:
+			r.wroteLetterLocked()
+		}
+		if len(b.ready)+b.busy == 0 {
+			select {
+			case b.done <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (b *bookkeeper) emptyLocked() bool { return len(b.ready)+len(b.later)+b.busy == 0 }
+
+// writeDown writes the record, then the letter, then settles. With wait it leaves the letter for later. The error is the letter's.
+func (r *Runner) writeDown(ctx context.Context, e *entry, wait bool) error {
+	if e.record != nil || e.forget {
+		if err := r.records.write(ctx, r.clock, e.seq, e.record); err != nil {
+			denied := r.denied("$KV." + r.cfg.Records + "." + r.records.key(e.seq))
+			if denied != nil {
+				err = denied
+			}
+			r.log.Warn("a record could not be written: until one can, attempts are counted by the server's deliveries", zap.String("bucket", r.cfg.Records),
+				zap.Uint64("sequence", e.seq), zap.String("error", shown(err.Error())))
+		}
+		e.record, e.forget = nil, false
+	}
+	if wait {
+		return nil
+	}
+	if e.letter != nil {
+		if err := r.writeLetter(ctx, e); err != nil {
+			return err
+		}
+	}
+	if e.d != nil {
+		r.settleKept(e)
+	}
+	return nil
+}
+
+// settleKept tells the server what became of a message, now that it is written down.
+func (r *Runner) settleKept(e *entry) {
+	reply, gone := r.buf.release(e.d, e.v.kind == givenUp)
+	v := e.v
+	if gone && e.letter == nil {
+		v = verdict{kind: late}
+	}
+	r.logFailure(e.d, v, e.err)
+	if gone && e.letter != nil {
+		// The letter is there. Whoever has the message by now finds it there too; this one says so first.
+		r.log.Warn("the lease was lost before the dead letter was written", describe(e.d)...)
+	}
+	r.send(e.d, reply, v, r.clock.now())
+}
+
+// closeBooks waits until everything is written down, hands back what could not be, and ends the writers.
+func (r *Runner) closeBooks(graceEnd time.Duration) {
+	b := r.books
+	wait := max(graceEnd-r.clock.now(), 0) + confirmWait
+	if r.failed() != nil {
+		wait = failedGrace
+	}
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	over := false
+	for {
+		b.mu.Lock()
+		for _, e := range b.later { // they were tried
+			b.putOffLocked(e, 0)
+		}
+		b.later = nil
+		if b.emptyLocked() || over {
+			b.ready, b.closed = nil, true
+			b.more.Broadcast()
+			b.mu.Unlock()
+			return
+		}
+		b.mu.Unlock()
+		select {
+		case <-b.done:
+		case <-limit.C:
+			over = true
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package worker
+
+import (
+	"math"
+	"time"
+)
+
+// settledSize is how many of the last sequences are remembered as settled: 16 bytes each.
+const settledSize = 1 << 14
+
+type settledEntry struct {
+	seq       uint64
+	published int64
+}
+
+// arrival is what the buffer says of a delivery that came in.
+type arrival int
+
+const (
+	added          arrival = iota
+	heldAlready            // a redelivery of one that is held: only its reply subject is new
+	runsTooLong            // a redelivery of one that runs here still, but is no longer ours: another worker's turn
+	settledAlready         // a redelivery of one that was settled a moment ago
+	tooLate                // nothing is taken in any more
+)
+
+// arrivalLocked tells what a delivery is.
+func (b *buffer) arrivalLocked(d *delivery) arrival {
+	seq := d.msg.Sequence
+	if h := b.held[seq]; h != nil && h.published() == d.published() {
+		if h.expired || h.gone {
+			h.bounced = min(h.bounced, 254) + 1
+			d.bounced = h.bounced
+			return runsTooLong
+		}
+		h.reply, h.leaseEnd, h.stampDue = d.reply, d.leaseEnd, d.received
+		h.attempt.newest = uint32(min(d.deliveriesLocked(), math.MaxUint32))
+		return heldAlready
+	}
+	again := d.past != nil || seq <= b.forgotSeq && d.received < b.forgotUntil
+	if again && b.settled[seq%settledSize] == (settledEntry{seq, d.published()}) {
+		return settledAlready
+	}
+	if b.closed {
+		return tooLate
+	}
+	return added
+}
+
+// holdLocked puts a delivery into the held set.
+func (b *buffer) holdLocked(d *delivery) {
+	b.top = max(b.top, d.msg.Sequence)
+	b.held[d.msg.Sequence] = d
+}
+
+// serverMayHaveForgotten is called after a reconnect. A server that was killed with -9 forgets up to 100 ms of deliveries and acks on an
+// unreplicated stream, and counts from 1 again. A consumer that somebody resets to handle messages anew looks the same,
+// so this holds for a minute only, and only for what had been delivered before.
+func (b *buffer) serverMayHaveForgotten(now time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgotSeq, b.forgotUntil = b.top, now+time.Minute
+}
+
+func (b *buffer) rememberLocked(d *delivery) {
+	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published()}
+}

@@ -1,0 +1,207 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/deadletter"
+	"go.uber.org/zap"
+)
+
+// prepareWait is for one try to find or make the stream of the dead letters.
+const prepareWait = 3 * time.Second
+
+// letters makes and writes dead letters; nil where there are none.
+type letters struct {
+	writer  *deadletter.Writer
+	host    string
+	version string
+}
+
+// deadLetters is what package deadletter has to know.
+func (r *Runner) deadLetters() deadletter.Config {
+	return deadletter.Config{
+		Name: r.cfg.DeadLetter, Stream: r.cfg.Stream, Consumer: r.cfg.Consumer, APIPrefix: r.subjects.prefix,
+		Create: r.cfg.Bind != BindExisting, Update: r.cfg.Bind == BindUpdate, MaxBytes: r.cfg.DeadLetterBytes, Replicas: r.replicas(),
+	}
+}
+
+// openLetters sees to it that dead letters can be written, before anything is handled.
+func (r *Runner) openLetters(ctx context.Context) error {
+	switch {
+	case r.cfg.DeadLetter == off || r.letters != nil:
+		return nil
+	case r.source != nil:
+		r.letters = r.source.letters
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareWait)
+	defer cancel()
+	cfg := r.deadLetters()
+	done, err := deadletter.Prepare(ctx, r.nc, cfg)
+	if err != nil {
+		return lettersError(r.cfg.DeadLetter, err)
+	}
+	for _, w := range done.Warnings {
+		r.log.Warn("check: " + printable(w))
+	}
+	if done.Created {
+		r.log.Info("made the stream of the dead letters", zap.String("dead_letters", r.cfg.DeadLetter))
+	}
+	host, _ := os.Hostname()
+	r.letters = &letters{writer: deadletter.NewWriter(r.nc, cfg), host: host, version: version()}
+	return nil
+}
+
+// lettersError makes one of this package's errors of one of deadletter's, so that a process ends with the right code.
+func lettersError(name string, err error) error {
+	var denied *deadletter.PermissionError
+	switch {
+	case errors.As(err, &denied):
+		return &PermissionError{Publish: true, Subject: denied.Subject, Allow: denied.Allow, Err: fmt.Errorf("dead letters %q: %w", name, err)}
+	case errors.Is(err, deadletter.ErrTaken), errors.Is(err, deadletter.ErrReadOnly), errors.Is(err, deadletter.ErrUnfit):
+		return &ConfigError{Problems: []string{fmt.Sprintf("DEAD_LETTER (%s): %v", name, err)}}
+	}
+	return err
+}
+
+// version tells which build of the program wrote a letter.
+func version() string {
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	out := b.Main.Path + " " + b.Main.Version
+	for _, s := range b.Settings {
+		if s.Key == "vcs.revision" {
+			out += " " + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return out
+}
+
+// letter is what is written of a message that is given up.
+func (r *Runner) letter(d *delivery, v verdict, rec *record) *deadletter.Letter {
+	l := &deadletter.Letter{
+		Subject: d.msg.Subject, Stream: d.msg.Stream, Consumer: d.msg.Consumer, MessageSequence: d.msg.Sequence, Published: d.msg.Published,
+		Header: d.msg.Header, Data: d.msg.Data,
+	}
+	if r.source != nil {
+		of, err := r.replayLetter(d)
+		if err != nil {
+			r.log.Error("a replay can't be read: it is terminated", append(describe(d), zap.String("error", shown(err.Error())))...)
+			return nil
+		}
+		l = of
+	}
+	l.Deliveries, l.Attempts = int(rec.Known), d.msg.Attempt
+	l.Reason, l.Error = v.reason, rec.Error
+	l.FirstFailed, l.LastFailed = rec.First, rec.Last
+	l.Host, l.Version = r.letters.host, r.letters.version
+	return l
+}
+
+// writeLetter writes one.
+func (r *Runner) writeLetter(ctx context.Context, e *entry) error {
+	ctx, cancel := context.WithTimeout(ctx, letterWait)
+	defer cancel()
+	if !r.nc.IsConnected() {
+		return errNotConnected
+	}
+	return r.letters.writer.Write(ctx, e.letter)
+}
+
+var errNotConnected = errors.New("not connected")
+
+// shortError is an error in the form that a letter carries: one line without secrets; of a panic, its value.
+func shortError(err error) (s string) {
+	defer func() {
+		if p := recover(); p != nil {
+			s = fmt.Sprintf("%T, a method of which panicked", err)
+		}
+	}()
+	var panicked *ackfloor.PanicError
+	if errors.As(err, &panicked) && !panicked.Goexit {
+		return shown("panic: " + fmt.Sprint(panicked.Value))
+	}
+	return shown(err.Error())
+}
+
+// entryFor tells what has to be written down before a message is settled; nil: nothing.
+func (r *Runner) entryFor(d *delivery, v verdict, err error) *entry {
+	var before record
+	if d.past != nil && d.past.known {
+		before = d.past.record
+	}
+	r.buf.mu.Lock()
+	before.Published, before.Known = d.published(), d.deliveriesLocked()
+	r.buf.mu.Unlock()
+	e := &entry{d: d, seq: d.msg.Sequence, v: v, err: err}
+	switch v.kind {
+	case retried:
+		if r.records.kv == nil {
+			return nil
+		}
+		rec := before.failed(time.Now(), v.reason, shortError(err))
+		e.record = &rec
+	case givenUp:
+		if r.letters == nil {
+			return nil
+		}
+		rec := before.failed(time.Now(), v.reason, shortError(err))
+		rec.Verdict = v.reason
+		e.record = &rec
+		if e.letter = r.letter(d, v, &rec); e.letter == nil {
+			return nil
+		}
+		e.v.letter = true
+	case returned:
+		if d.past == nil || !d.past.marked {
+			return nil
+		}
+		e.record = &before // it did not die
+	default:
+		return nil
+	}
+	return e
+}
+
+// keep has something written down before a message is settled. It returns false where the message is no longer ours.
+func (r *Runner) keep(e *entry, now time.Duration) bool {
+	b := r.buf
+	b.mu.Lock()
+	ours := b.keepLocked(e.d, now)
+	if r.reader.within == e.d {
+		r.reader.within = nil
+	}
+	e.d.stampDue = min(e.d.stampDue, now+min(stampEarly, r.leaseTime()/3))
+	due := e.d.stampDue
+	over := b.resumed
+	b.resumed = nil
+	ask, room := r.askLocked(now)
+	b.mu.Unlock()
+	r.leases.by(due)
+	r.sayResumed(over, now)
+	if room {
+		r.post(ask)
+	}
+	if ours {
+		r.books.add(e)
+	}
+	return ours
+}
+
+// noteTimeout writes down that an attempt has taken too long, since a handler that hangs does not return to tell.
+func (r *Runner) noteTimeout(d *delivery) {
+	if r.records.kv == nil {
+		return
+	}
+	if e := r.entryFor(d, verdict{kind: retried, reason: "timed out"}, ackfloor.ErrHandleTimeout); e != nil {
+		r.books.add(&entry{seq: e.seq, record: e.record})
+	}
+}

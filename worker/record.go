@@ -1,0 +1,226 @@
+package worker
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+)
+
+// record is what workers tell one another about a message that failed or is suspected: the server counts deliveries, not attempts. It is
+// kept in a key-value bucket, and written on failures and suspicions only.
+type record struct {
+	Published int64     `json:"published"`          // when the message was, nanoseconds since 1970: tells it from one of a stream of the same name made anew
+	Known     uint64    `json:"known"`              // the delivery up to which it is known what became of each
+	Failures  int       `json:"failures,omitempty"` // attempts that ended with a failure
+	Deaths    int       `json:"deaths,omitempty"`   // attempts, alone in their process, that never ended
+	First     time.Time `json:"first,omitzero"`     // failure
+	Last      time.Time `json:"last,omitzero"`
+	Reason    string    `json:"reason,omitempty"` // of the last failure
+	Error     string    `json:"error,omitempty"`
+	Verdict   string    `json:"verdict,omitempty"` // why it is given up: it belongs into the dead letters, unseen by a handler
+}
+
+// failed is the record behind one more failure.
+func (p record) failed(at time.Time, reason, err string) record {
+	p.Failures++
+	p.Last, p.Reason, p.Error = at, reason, err
+	if p.First.IsZero() {
+		p.First = at
+	}
+	return p
+}
+
+// history is what is known of a message that the server has delivered before.
+type history struct {
+	deliveries uint64
+	record     record // as it was read
+	known      bool   // it could be read, or there is none
+	admitted   bool   // it has been looked at
+	alone      bool   // it is a suspect: it has run, or is to run, with no other handler beside it
+	marked     bool   // that it runs alone has been written down
+}
+
+// recordTTL is how long a record is kept; longer than any delay between two attempts should be.
+const recordTTL = 7 * 24 * time.Hour
+
+const (
+	recordWait  = time.Second     // for one request to the bucket
+	recordAgain = 5 * time.Second // after a write that failed, until the next is tried
+)
+
+// records reads and writes records. The zero value keeps none.
+type records struct {
+	kv       jetstream.KeyValue // nil: none are kept
+	consumer string             // as it stands in a key
+	broken   atomic.Bool        // the last write failed: until one succeeds, attempts are counted by deliveries
+	again    atomic.Int64       // when a write is tried again meanwhile
+}
+
+func (s *records) key(seq uint64) string { return s.consumer + "." + strconv.FormatUint(seq, 10) }
+
+// read returns the record of a message, an empty one where there is none, and false where that can't be told now.
+func (s *records) read(ctx context.Context, d *delivery) (record, bool) {
+	none := record{Published: d.published()}
+	if s.kv == nil {
+		return none, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	e, err := s.kv.Get(ctx, s.key(d.msg.Sequence))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return none, !s.broken.Load()
+	}
+	var rec record
+	if err != nil || json.Unmarshal(e.Value(), &rec) != nil {
+		return none, false
+	}
+	if rec.Published != d.published() {
+		return none, !s.broken.Load()
+	}
+	return rec, !s.broken.Load()
+}
+
+// write stores a record, or with nil deletes it.
+func (s *records) write(ctx context.Context, c clock, seq uint64, rec *record) error {
+	if s.kv == nil || s.broken.Load() && c.now() < time.Duration(s.again.Load()) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	var err error
+	if rec == nil {
+		err = s.kv.Delete(ctx, s.key(seq))
+	} else {
+		var body []byte
+		if body, err = json.Marshal(rec); err == nil {
+			_, err = s.kv.Put(ctx, s.key(seq), body)
+		}
+	}
+	if err != nil {
+		s.again.Store(int64(c.now() + recordAgain))
+		if s.broken.Swap(true) {
+			return nil // said already
+		}
+		return err
+	}
+	s.broken.Store(false)
+	return nil
+}
+
+// openRecords finds or makes the bucket. Where that is not permitted, attempts are counted by deliveries, and it says so.
+func (r *Runner) openRecords(ctx context.Context) error {
+	if r.cfg.Records == off {
+		return nil
+	}
+	info := r.subjects.prefix + "STREAM.INFO.KV_" + r.cfg.Records
+	var stream jetstream.StreamInfo
+	err := r.request(ctx, info, nil, &stream)
+	var denied *PermissionError
+	switch {
+	case err == nil:
+	case errors.As(err, &denied):
+		r.withoutRecords(denied)
+		return nil
+	case apiCode(err) == codeStreamNotFound && r.cfg.Bind == BindExisting:
+		r.withoutRecords(fmt.Errorf("there is no bucket %q, and BIND=existing makes none", r.cfg.Records))
+		return nil
+	case apiCode(err) != codeStreamNotFound:
+		return err // perhaps an election: once more
+	}
+	js, err2 := r.jetStream()
+	if err2 != nil {
+		return err2
+	}
+	var kv jetstream.KeyValue
+	if err == nil {
+		kv, err = js.KeyValue(ctx, r.cfg.Records)
+	} else if kv, err = r.makeBucket(ctx, js); err != nil {
+		if denied := r.denied(r.subjects.prefix + "STREAM.CREATE.KV_" + r.cfg.Records); denied != nil {
+			r.withoutRecords(denied)
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.mayWrite(ctx); err != nil {
+		r.withoutRecords(err)
+		return nil
+	}
+	r.records.kv, r.records.consumer = kv, keyToken(r.cfg.Consumer)
+	return nil
+}
+
+// keyToken makes of a consumer's name a token that may stand in a key of a bucket, which takes fewer characters.
+func keyToken(name string) string {
+	if plainName(name) {
+		return name
+	}
+	return "=" + hex.EncodeToString([]byte(name))
+}
+
+// bucketName makes of a stream's name what may stand in the name of a bucket.
+func bucketName(stream string) string {
+	return strings.Map(func(c rune) rune {
+		if plainName(string(c)) {
+			return c
+		}
+		return '_'
+	}, stream)
+}
+
+// plainName holds for letters, digits, - and _, of which the names of buckets are made.
+func plainName(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	})
+}
+
+func (r *Runner) makeBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	cfg := jetstream.KeyValueConfig{Bucket: r.cfg.Records, TTL: recordTTL, History: 1, Replicas: r.replicas(),
+		Description: "Ackfloor: failures and suspicions of messages of " + r.cfg.Stream}
+	kv, err := js.CreateKeyValue(ctx, cfg)
+	if apiCode(err) == codeMaxBytesRequired {
+		cfg.MaxBytes = 64 << 20
+		kv, err = js.CreateKeyValue(ctx, cfg)
+	}
+	return kv, err
+}
+
+// mayWrite asks to store a record on a condition that can't be met: the refusal tells that the user may write, and nothing is stored.
+func (r *Runner) mayWrite(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	subject := "$KV." + r.cfg.Records + "." + keyToken(r.cfg.Consumer) + ".0"
+	if r.subjects.prefix != defaultAPI {
+		subject = r.subjects.prefix + subject
+	}
+	m := nats.NewMsg(subject)
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "18446744073709551615")
+	if _, err := r.nc.RequestMsgWithContext(ctx, m); err != nil {
+		if denied := r.denied(subject); denied != nil {
+			denied.Allow = subject[:len(subject)-1] + ">"
+			return denied
+		}
+		return fmt.Errorf("bucket %q does not answer: %w", r.cfg.Records, err)
+	}
+	return nil
+}
+
+// withoutRecords says what follows where no records can be kept.
+func (r *Runner) withoutRecords(err error) {
+	r.log.Warn("attempts are counted by the server's deliveries, and a message that kills its process is known by these only: no bucket for records",
+		zap.String("bucket", r.cfg.Records), zap.String("error", shown(err.Error())))
+}

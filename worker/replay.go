@@ -1,0 +1,129 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/deadletter"
+	"go.uber.org/zap"
+)
+
+// Replays of dead letters come from the dead-letter stream, on a subject and a durable of this consumer's own, so that no other service
+// on the stream sees them. A second Runner pulls them, with the same handler. What it calls counts against the slots of the first, so that no
+// more handlers run at once than CONCURRENCY says, and a suspect still runs alone.
+
+const (
+	replayStart  = 5 * time.Second  // for the durable of the replays to be there
+	replayAgain  = 10 * time.Second // after which it is looked for again
+	replayDivide = 4                // of the slots, one in so many may handle replays
+)
+
+// handleReplays pulls and handles replays until ctx ends.
+func (r *Runner) handleReplays(ctx context.Context) error {
+	said := ""
+	for {
+		child, err := r.replayRunner()
+		if err == nil {
+			r.replays.Store(child)
+			err = child.Run(ctx)
+		}
+		if ctx.Err() != nil || err == nil {
+			return err
+		}
+		what := shown(err.Error())
+		if said != what {
+			said = what
+			r.log.Warn("replays of dead letters are not handled now", zap.String("dead_letters", r.cfg.DeadLetter), zap.String("error", what))
+		}
+		if final(err) {
+			return nil
+		}
+		wait := time.NewTimer(replayAgain)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return nil
+		case <-wait.C:
+		}
+	}
+}
+
+// replayRunner makes the Runner that handles the replays of r.
+func (r *Runner) replayRunner() (*Runner, error) {
+	cfg := r.cfg
+	cfg.Stream, cfg.Consumer = r.cfg.DeadLetter, deadletter.ReplayConsumer(r.cfg.Stream, r.cfg.Consumer)
+	cfg.Filter, cfg.Start, cfg.DeadLetter = []string{deadletter.ReplayFilter(r.cfg.Stream, r.cfg.Consumer)}, "all", off
+	cfg.Concurrency, cfg.Prefetch, cfg.MaxAckPending, cfg.ExitWhenIdle = max(1, r.cfg.Concurrency/replayDivide), 0, 0, false
+	cfg.Logger, cfg.Retry, cfg.StartupTimeout, cfg.unknown = r.log.Named("replay"), r.policy, replayStart, nil
+	child, err := New(r.nc, cfg, r.handler)
+	if err != nil {
+		return nil, err
+	}
+	child.log = child.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)) // one start and one drain are enough to read
+	child.cfg.DeadLetter, child.source = r.cfg.DeadLetter, r
+	return child, nil
+}
+
+// replayLetter reads the letter that a replay is of.
+func (r *Runner) replayLetter(d *delivery) (*deadletter.Letter, error) {
+	l, err := deadletter.ReadReplay(d.msg.Subject, d.msg.Header, d.msg.Data)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.values, letterWait)
+	defer cancel()
+	return l, r.letters.writer.Complete(ctx, l)
+}
+
+// callReplay calls the handler with the message that a replay is of, when a slot is free.
+func (r *Runner) callReplay(d *delivery) error {
+	l, err := r.replayLetter(d)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		return ackfloor.Permanent(err)
+	}
+	m := &ackfloor.Message{
+		Subject: l.Subject, Data: l.Data, Header: l.Header, Stream: l.Stream, Consumer: l.Consumer, Sequence: l.MessageSequence,
+		Attempt: d.msg.Attempt, Published: l.Published, Pending: d.msg.Pending,
+	}
+	if m.Header == nil {
+		m.Header = make(map[string][]string, 1)
+	}
+	m.Header[deadletter.HeaderReplays] = []string{strconv.Itoa(l.Replays)}
+	slots := r.source.buf
+	r.limit(d, never) // its time begins when it has a slot
+	if !slots.enter() {
+		return errTurnedAway
+	}
+	defer slots.leave()
+	limit := r.clock.now() + r.cfg.HandleTimeout
+	if !r.limit(d, limit) {
+		return errTurnedAway
+	}
+	r.leases.by(limit)
+	return r.handler.Handle(&d.attempt, m)
+}
+
+// limit sets when an attempt's time is over. It returns false where the message is no longer ours.
+func (r *Runner) limit(d *delivery, limit time.Duration) bool {
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	d.attempt.mu.Lock()
+	defer d.attempt.mu.Unlock()
+	d.attempt.limit = limit
+	return !d.gone
+}
+
+// replaysIdle tells whether no replay is held or waits.
+func (r *Runner) replaysIdle(ctx context.Context) bool {
+	child := r.replays.Load()
+	if child == nil || child.failed() != nil {
+		return r.letters == nil || r.source != nil || child != nil
+	}
+	return State(child.state.Load()) == StateWorking && child.empty() && child.nothingPending(ctx)
+}
