@@ -30,11 +30,14 @@ func (r *Runner) admit(d *delivery) bool {
 		return true // it was paused
 	}
 	past.admitted = true
-	rec, known := r.records.read(r.values, d)
-	past.record, past.known = rec, known
-	attempt := int(min(past.deliveries, math.MaxInt32))
-	if known {
-		attempt = rec.Failures + rec.Deaths + 1
+	rec, can := r.records.read(r.values, r.clock, d)
+	past.record, past.known = rec, can == recordRead
+	attempt := rec.Failures + rec.Deaths + 1
+	switch can {
+	case recordLater: // not charged with more than is known, and not the last either
+		attempt = max(1, min(attempt, r.cfg.MaxAttempts-1))
+	case recordNever:
+		attempt = int(min(past.deliveries, math.MaxInt32))
 	}
 	r.buf.mu.Lock()
 	d.msg.Attempt = attempt
@@ -45,7 +48,7 @@ func (r *Runner) admit(d *delivery) bool {
 			return false
 		}
 	}
-	if known && (rec.Deaths > 0 || past.deliveries > rec.Known+2) {
+	if past.known && (rec.Deaths > 0 || past.deliveries > rec.Known+2) {
 		past.alone = true
 		r.buf.setAside(d)
 		return false
@@ -97,7 +100,7 @@ func (r *Runner) markAlone(d *delivery) bool {
 	rec := past.record
 	rec.Deaths++
 	rec.Known = past.deliveries
-	if err := r.records.write(r.values, r.clock, d.msg.Sequence, &rec); err != nil || r.records.broken.Load() {
+	if err := r.records.write(r.values, r.clock, d.msg.Sequence, &rec); err != nil || r.records.broken.Load() != 0 {
 		return true // as any other
 	}
 	past.marked = true

@@ -111,7 +111,7 @@ func (r *Runner) writeDown(ctx context.Context, e *entry, wait bool) error {
 			if denied != nil {
 				err = denied
 			}
-			r.log.Warn("a record could not be written: until one can, attempts are counted by the server's deliveries", zap.String("bucket", r.cfg.Records),
+			r.log.Warn("a record could not be written: until one can, attempts count as far as they are known, and after a minute as the server's deliveries", zap.String("bucket", r.cfg.Records),
 				zap.Uint64("sequence", e.seq), zap.String("error", shown(err.Error())))
 		}
 		e.record, e.forget = nil, false

@@ -14,6 +14,9 @@ import (
 // reason in it, what is only unwise one warning each.
 func (r *Runner) check() error {
 	refused, warned := review(r.cfg, r.bound)
+	if r.source != nil {
+		warned = nil // said already, of the Runner whose replays this one handles
+	}
 	for _, w := range warned {
 		r.log.Warn("check: " + printable(w))
 	}

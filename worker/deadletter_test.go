@@ -22,7 +22,7 @@ func withLetters(c *Config) { c.DeadLetter, c.Records = rigStream+"_DLQ", "ackfl
 // store opens the dead letters for a look.
 func (r *rig) store() *deadletter.Store {
 	r.t.Helper()
-	s, err := deadletter.Open(context.Background(), r.s.Conn(r.t), rigStream+"_DLQ", "")
+	s, err := deadletter.Open(context.Background(), r.s.Conn(r.t, r.admin...), rigStream+"_DLQ", "")
 	must(r.t, err)
 	return s
 }
@@ -43,7 +43,7 @@ func (r *rig) awaitLetters(n int, limit time.Duration) []*deadletter.Letter {
 	r.t.Helper()
 	js := r.s.(interface {
 		JetStream(testing.TB, ...nats.Option) jetstream.JetStream
-	}).JetStream(r.t)
+	}).JetStream(r.t, r.admin...)
 	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		if s, err := js.Stream(context.Background(), rigStream+"_DLQ"); err == nil && int(s.CachedInfo().State.Msgs) >= n {
 			return r.letters()

@@ -135,7 +135,7 @@ func shortError(err error) (s string) {
 // entryFor tells what has to be written down before a message is settled; nil: nothing.
 func (r *Runner) entryFor(d *delivery, v verdict, err error) *entry {
 	var before record
-	if d.past != nil && d.past.known {
+	if d.past != nil {
 		before = d.past.record
 	}
 	r.buf.mu.Lock()

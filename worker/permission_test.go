@@ -31,6 +31,7 @@ func lockedRig(t *testing.T, n int, publish, subscribe []string) (*rig, func(h a
 	})
 	s.Login(nats.UserInfo("admin", "a"))
 	r := newRig(t, s, n)
+	r.admin = []nats.Option{nats.UserInfo("admin", "a")}
 	return r, func(h ackfloor.Handler, change ...func(*Config)) *running {
 		nc := s.Conn(t, nats.UserInfo("worker", "w"), someInbox, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		return r.startOn(nc, h, change...)

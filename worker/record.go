@@ -44,7 +44,7 @@ func (p record) failed(at time.Time, reason, err string) record {
 type history struct {
 	deliveries uint64
 	record     record // as it was read
-	known      bool   // it could be read, or there is none
+	known      bool   // it could be read, or there is none, and records can be written
 	admitted   bool   // it has been looked at
 	alone      bool   // it is a suspect: it has run, or is to run, with no other handler beside it
 	marked     bool   // that it runs alone has been written down
@@ -56,43 +56,60 @@ const recordTTL = 7 * 24 * time.Hour
 const (
 	recordWait  = time.Second     // for one request to the bucket
 	recordAgain = 5 * time.Second // after a write that failed, until the next is tried
+	recordTrust = time.Minute     // for so long a bucket that fails is taken for one that will be back
 )
 
 // records reads and writes records. The zero value keeps none.
 type records struct {
 	kv       jetstream.KeyValue // nil: none are kept
 	consumer string             // as it stands in a key
-	broken   atomic.Bool        // the last write failed: until one succeeds, attempts are counted by deliveries
+	broken   atomic.Int64       // since when no write succeeded, by the Runner's clock; 0: the last one did
 	again    atomic.Int64       // when a write is tried again meanwhile
 }
 
 func (s *records) key(seq uint64) string { return s.consumer + "." + strconv.FormatUint(seq, 10) }
 
-// read returns the record of a message, an empty one where there is none, and false where that can't be told now.
-func (s *records) read(ctx context.Context, d *delivery) (record, bool) {
+// reading is what can be said of a record.
+type reading int
+
+const (
+	recordRead  reading = iota // it is what there is
+	recordLater                // it can't be told now, but will be
+	recordNever                // no records are kept, or could not be written for long
+)
+
+// read returns the record of a message, an empty one where there is none.
+func (s *records) read(ctx context.Context, c clock, d *delivery) (record, reading) {
 	none := record{Published: d.published()}
 	if s.kv == nil {
-		return none, false
+		return none, recordNever
+	}
+	can := recordRead
+	if since := time.Duration(s.broken.Load()); since != 0 {
+		can = recordLater
+		if c.now() > since+recordTrust {
+			can = recordNever
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordWait)
 	defer cancel()
 	e, err := s.kv.Get(ctx, s.key(d.msg.Sequence))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return none, !s.broken.Load()
+		return none, can
 	}
 	var rec record
 	if err != nil || json.Unmarshal(e.Value(), &rec) != nil {
-		return none, false
+		return none, max(can, recordLater)
 	}
 	if rec.Published != d.published() {
-		return none, !s.broken.Load()
+		return none, can
 	}
-	return rec, !s.broken.Load()
+	return rec, can
 }
 
 // write stores a record, or with nil deletes it.
 func (s *records) write(ctx context.Context, c clock, seq uint64, rec *record) error {
-	if s.kv == nil || s.broken.Load() && c.now() < time.Duration(s.again.Load()) {
+	if s.kv == nil || s.broken.Load() != 0 && c.now() < time.Duration(s.again.Load()) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordWait)
@@ -108,18 +125,22 @@ func (s *records) write(ctx context.Context, c clock, seq uint64, rec *record) e
 	}
 	if err != nil {
 		s.again.Store(int64(c.now() + recordAgain))
-		if s.broken.Swap(true) {
+		if !s.broken.CompareAndSwap(0, int64(max(c.now(), 1))) {
 			return nil // said already
 		}
 		return err
 	}
-	s.broken.Store(false)
+	s.broken.Store(0)
 	return nil
 }
 
 // openRecords finds or makes the bucket. Where that is not permitted, attempts are counted by deliveries, and it says so.
 func (r *Runner) openRecords(ctx context.Context) error {
-	if r.cfg.Records == off {
+	switch {
+	case r.cfg.Records == off:
+		return nil
+	case r.source != nil: // the same bucket, and keys beside those of the messages
+		r.records.kv, r.records.consumer = r.source.records.kv, r.source.records.consumer+".replay"
 		return nil
 	}
 	info := r.subjects.prefix + "STREAM.INFO.KV_" + r.cfg.Records
@@ -137,19 +158,19 @@ func (r *Runner) openRecords(ctx context.Context) error {
 	case apiCode(err) != codeStreamNotFound:
 		return err // perhaps an election: once more
 	}
-	js, err2 := r.jetStream()
-	if err2 != nil {
-		return err2
-	}
-	var kv jetstream.KeyValue
-	if err == nil {
-		kv, err = js.KeyValue(ctx, r.cfg.Records)
-	} else if kv, err = r.makeBucket(ctx, js); err != nil {
-		if denied := r.denied(r.subjects.prefix + "STREAM.CREATE.KV_" + r.cfg.Records); denied != nil {
+	if err != nil {
+		if err = r.makeBucket(ctx); errors.As(err, &denied) {
 			r.withoutRecords(denied)
 			return nil
+		} else if err != nil {
+			return err
 		}
 	}
+	js, err := r.jetStream()
+	if err != nil {
+		return err
+	}
+	kv, err := js.KeyValue(ctx, r.cfg.Records)
 	if err != nil {
 		return err
 	}
@@ -186,17 +207,28 @@ func plainName(s string) bool {
 	})
 }
 
-func (r *Runner) makeBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
-	ctx, cancel := context.WithTimeout(ctx, recordWait)
-	defer cancel()
-	cfg := jetstream.KeyValueConfig{Bucket: r.cfg.Records, TTL: recordTTL, History: 1, Replicas: r.replicas(),
-		Description: "Ackfloor: failures and suspicions of messages of " + r.cfg.Stream}
-	kv, err := js.CreateKeyValue(ctx, cfg)
+// makeBucket makes the bucket as the client's own CreateKeyValue does (nats.go 1.55), without asking for the account's limits first, for which
+// few users have the right.
+func (r *Runner) makeBucket(ctx context.Context) error {
+	cfg := jetstream.StreamConfig{
+		Name: "KV_" + r.cfg.Records, Description: "Ackfloor: failures and suspicions of messages of " + r.cfg.Stream,
+		Subjects: []string{"$KV." + r.cfg.Records + ".>"}, MaxMsgsPerSubject: 1, MaxAge: recordTTL, Replicas: r.replicas(),
+		Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
+	}
+	var made jetstream.StreamInfo
+	create := func() error {
+		body, err := json.Marshal(cfg)
+		if err != nil {
+			return err
+		}
+		return r.request(ctx, r.subjects.prefix+"STREAM.CREATE."+cfg.Name, body, &made)
+	}
+	err := create()
 	if apiCode(err) == codeMaxBytesRequired {
 		cfg.MaxBytes = 64 << 20
-		kv, err = js.CreateKeyValue(ctx, cfg)
+		err = create()
 	}
-	return kv, err
+	return err
 }
 
 // mayWrite asks to store a record on a condition that can't be met: the refusal tells that the user may write, and nothing is stored.

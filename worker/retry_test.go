@@ -197,6 +197,9 @@ func TestWaitingFailuresStarveOthers(t *testing.T) {
 		if r.logged("failed messages that wait for their retry count against it, so 10 of them stop all others") != 1 {
 			t.Error("not warned of")
 		}
+		if w.Status().Parked != 10 || r.logged("fill up max_ack_pending") != 1 {
+			t.Errorf("%d are shown as parked, %d warnings", w.Status().Parked, r.logged("fill up max_ack_pending"))
+		}
 		if c, err := w.Look(t.Context()); err != nil || c.AckPending != 10 || c.Pending != 100 || w.Status().Cursor.AckPending != 10 {
 			t.Errorf("the status shows %+v, %v", w.Status().Cursor, err)
 		}
@@ -211,6 +214,9 @@ func TestWaitingFailuresStarveOthers(t *testing.T) {
 		}
 		if c := w.Status().Counts; c.Terminated != 10 || c.Acked != 100 {
 			t.Errorf("counted %+v", c)
+		}
+		if n := w.Status().Parked; n != 0 {
+			t.Errorf("%d are parked at the end", n)
 		}
 		w.ok(w.end())
 	})

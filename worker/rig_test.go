@@ -45,6 +45,7 @@ type rig struct {
 	s     rigServer
 	calls testutil.Recorder
 	cfg   Config
+	admin []nats.Option // how the test itself logs in, where that is needed
 	logs  *observer.ObservedLogs
 }
 
