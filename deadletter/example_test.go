@@ -77,4 +77,3 @@ func ExampleWriter() {
 	}
 	// Output: 1 inventory orders.new 17 undecodable open
 }
-

@@ -106,7 +106,8 @@ func TestListFilters(t *testing.T) {
 	if _, err := r.js.Publish(r.ctx(), "dlq.ORDERS.inventory.9", []byte("by hand"), jetstream.WithMsgID("x")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.js.Publish(r.ctx(), "dlq.x", []byte("by hand")); err != nil {
+	lies := nats.Header{"Nats-Subject": {"orders.new"}, "Nats-Sequence": {"77"}, "Nats-Time-Stamp": {"then"}, "Status": {"404"}}
+	if _, err := r.js.PublishMsg(r.ctx(), &nats.Msg{Subject: "dlq.x", Header: lies}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -519,6 +520,23 @@ func TestWatch(t *testing.T) {
 	}
 	if ctx.Err() != nil {
 		t.Error("it did not end")
+	}
+}
+
+// A stream that was made again while nobody looked counts from 1 again.
+func TestWatchAfterTheStreamWasMadeAgain(t *testing.T) {
+	r := newRig(t)
+	r.write(sample(1))
+	var seen []*Letter
+	next, err := r.s.watch(r.ctx(), Filter{}, from{seq: 100}, func(l *Letter, _ error) bool {
+		seen = append(seen, l)
+		return true
+	})
+	if err != nil || next != 2 || len(seen) != 1 {
+		t.Fatalf("%d letters, next %d, %v", len(seen), next, err)
+	}
+	if next, err = r.s.watch(r.ctx(), Filter{}, from{seq: next}, nil); err != nil || next != 2 {
+		t.Fatalf("next %d, %v", next, err)
 	}
 }
 
