@@ -3,6 +3,7 @@ package worker
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -45,6 +46,19 @@ func child(kind string) {
 	switch kind {
 	case "main":
 		Main(h)
+	case "parts": // what runs beside the Runner of Main
+		Main(h, func(ctx context.Context, r *Runner) error {
+			fmt.Fprintln(out, "part", 1, r.Status().State)
+			<-ctx.Done()
+			fmt.Fprintln(out, "over", 0, r.Status().State)
+			return nil
+		}, func(ctx context.Context, r *Runner) error {
+			if os.Getenv("BROKEN") != "" {
+				return errors.New("the part is broken")
+			}
+			<-ctx.Done()
+			return nil
+		})
 	case "bare": // a Runner by itself leaves the process's signals alone
 		cfg, err := FromEnv("")
 		exitOn(err)

@@ -338,3 +338,26 @@ func TestHungOnEveryAttempt(t *testing.T) {
 		}
 	})
 }
+
+// No secret of an error's text gets out: not into a line of the log, not into a letter; and nothing of it acts on a terminal.
+func TestSecretsOfErrorsStayInside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, testutil.Bubble(t), 2)
+		err := fmt.Errorf("dial nats://bob:hunter2@db.example:4222/x: \x1b[2Jrefused\nforged line")
+		w := r.start(testutil.ByData(map[string]ackfloor.Handler{"0": testutil.Fail(-1, err), "1": testutil.Fail(-1, ackfloor.Permanent(err))}, testutil.Succeed()), withLetters)
+		letters := r.awaitLetters(2, 10*time.Second)
+		w.ok(w.end())
+		texts := []string{letters[0].Error, letters[1].Error}
+		for _, e := range r.logs.All() {
+			texts = append(texts, fmt.Sprint(e.Message, e.ContextMap()))
+		}
+		for _, s := range texts {
+			if strings.Contains(s, "hunter2") || strings.ContainsAny(s, "\x1b\n") {
+				t.Errorf("%q", s)
+			}
+		}
+		if !strings.Contains(letters[0].Error, "db.example") {
+			t.Errorf("the letter says %q", letters[0].Error)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ackfloor/ackfloor/testutil"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -164,5 +165,61 @@ func TestGoesOnAfterServerIsKilled(t *testing.T) {
 		if n != 1 {
 			t.Errorf("sequence %d was handled %d times", seq, n)
 		}
+	}
+}
+
+// A part of Main runs beside the Runner and is told to stop when that has drained; one that fails ends the process with 1.
+func TestPartsOfMain(t *testing.T) {
+	s := testutil.Server(t)
+	s.Events(t, 10)
+	k := spawn(t, "parts", s.URL(), "", "WORK=300ms")
+	k.waitFor("start", 4, 10*time.Second)
+	k.waitFor("part", 1, time.Second)
+	k.signal(syscall.SIGTERM)
+	if code, _ := k.exit(5 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if order := overs(t, k.out); len(order) != 1 || order[0] != "ended" {
+		t.Errorf("the part was told to stop when the Runner was in the state %v", order)
+	}
+	if started, ended := events(t, k.out, "start"), events(t, k.out, "end"); len(started) != len(ended) {
+		t.Errorf("%d started, %d ended", len(started), len(ended))
+	}
+	broken := spawn(t, "parts", s.URL(), "", "BROKEN=1")
+	if code, _ := broken.exit(5 * time.Second); code != 1 || !strings.Contains(broken.stderr.String(), "the part is broken") {
+		t.Errorf("with a broken part: exit code %d", code)
+	}
+}
+
+// A process whose consumer is deleted ends with 1 and says why.
+func TestDeletedConsumerExits1(t *testing.T) {
+	s := testutil.Server(t)
+	s.Events(t, 1)
+	k := spawn(t, "main", s.URL(), "")
+	k.waitFor("end", 1, 10*time.Second)
+	must(t, s.JetStream(t).DeleteConsumer(t.Context(), rigStream, rigConsumer))
+	if code, took := k.exit(5 * time.Second); code != 1 || took > 2*time.Second || !strings.Contains(k.stderr.String(), "the consumer was deleted") {
+		t.Errorf("exit code %d after %v", code, took)
+	}
+}
+
+// A server in lame duck mode, then gone, then back: nothing is handled again.
+func TestLameDuck(t *testing.T) {
+	s := testutil.Server(t, func(o *server.Options) { o.LameDuckDuration, o.LameDuckGracePeriod = time.Second, 100*time.Millisecond })
+	s.Events(t, 100)
+	k := spawn(t, "main", s.URL(), "", "WORK=20ms")
+	k.waitFor("end", 20, 10*time.Second)
+	s.Server().LameDuckShutdown()
+	s.Stop()
+	s.Start()
+	k.waitFor("end", 100, 10*time.Second)
+	s.WaitInfo(t, rigStream, rigConsumer, 3*time.Second, "floor 100", func(i *jetstream.ConsumerInfo) bool { return i.AckFloor.Stream == 100 })
+	for seq, n := range events(t, k.out, "end") {
+		if n != 1 {
+			t.Errorf("sequence %d was handled %d times", seq, n)
+		}
+	}
+	if !strings.Contains(k.stderr.String(), "lame duck") {
+		t.Error("no line says so")
 	}
 }

@@ -141,7 +141,7 @@ func (d *display) end(ctx context.Context) {
 	for _, more := range []struct {
 		n    uint64
 		what string
-	}{{n.Terminated, "refused"}, {n.Retried, "to be tried again"}, {n.Returned, "handed back"}, {n.Unconfirmed, "not confirmed by the server"}} {
+	}{{n.DeadLettered + n.Terminated, "refused"}, {n.Retried, "to be tried again"}, {n.Returned, "handed back"}, {n.Unconfirmed, "not confirmed by the server"}} {
 		if more.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", more.n, more.what))
 		}
@@ -161,8 +161,8 @@ type progress struct {
 }
 
 func (p *progress) due(s worker.Status, now time.Time) bool {
-	n := s.Counts.Acked + s.Counts.Terminated + s.Counts.Retried + s.Counts.Returned
-	if busy := s.Waiting+s.Running > 0 || s.Counts.Unconfirmed > 0; busy || n != p.last {
+	n := s.Counts.Acked + s.Counts.DeadLettered + s.Counts.Terminated + s.Counts.Retried + s.Counts.Returned
+	if busy := s.Waiting+s.Running+s.Kept > 0 || s.Counts.Unconfirmed > 0; busy || n != p.last {
 		p.still = 0
 	} else {
 		p.still++
