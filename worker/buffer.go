@@ -11,7 +11,7 @@ import (
 type buffer struct {
 	mu      sync.Mutex
 	more    sync.Cond // slots wait here
-	held    map[uint64]*delivery
+	held    held
 	queue   fifo
 	slots   int           // how many may run
 	limit   time.Duration // the handle timeout
@@ -41,7 +41,7 @@ type buffer struct {
 }
 
 func newBuffer(slots int, handleTimeout time.Duration) *buffer {
-	b := &buffer{slots: slots, limit: handleTimeout, held: make(map[uint64]*delivery), settled: make([]settledEntry, settledSize)}
+	b := &buffer{slots: slots, limit: handleTimeout, settled: make([]settledEntry, settledSize)}
 	b.more.L, b.free.L = &b.mu, &b.mu
 	return b
 }
@@ -118,9 +118,7 @@ func (b *buffer) endRunLocked(d *delivery, now time.Duration) {
 // finishLocked takes a message that ran out of the held set, and remembers it where it was settled for good.
 // It returns the reply subject to settle it with, and whether it was no longer ours.
 func (b *buffer) finishLocked(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
-	if b.held[d.msg.Sequence] == d {
-		delete(b.held, d.msg.Sequence)
-	}
+	b.held.remove(d)
 	if forGood {
 		b.rememberLocked(d)
 	}
@@ -147,7 +145,7 @@ func (b *buffer) release(d *delivery, forGood bool) (reply string, gone bool) {
 	defer b.mu.Unlock()
 	if d.kept {
 		b.unkeepLocked(d)
-		delete(b.held, d.msg.Sequence)
+		b.held.remove(d)
 		if forGood {
 			b.rememberLocked(d)
 		}
@@ -168,7 +166,7 @@ func (b *buffer) dropLocked(d *delivery) {
 		b.unkeepLocked(d)
 	}
 	if !d.running {
-		delete(b.held, d.msg.Sequence)
+		b.held.remove(d)
 	} else if b.special {
 		b.lostLocked(d)
 	}
@@ -190,7 +188,7 @@ func (b *buffer) takeBack() []*delivery {
 	for _, q := range []*fifo{&b.queue, &b.aside} {
 		for d := q.pop(); d != nil; d = q.pop() {
 			if !d.gone {
-				delete(b.held, d.msg.Sequence)
+				b.held.remove(d)
 				out = append(out, d)
 			}
 		}
@@ -205,7 +203,7 @@ func (b *buffer) takeBack() []*delivery {
 func (b *buffer) abandon(d *delivery) (reply string, ours bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d.gone || b.held[d.msg.Sequence] != d {
+	if d.gone || b.held.get(d.msg.Sequence) != d {
 		return "", false
 	}
 	d.gone = true
@@ -217,7 +215,7 @@ func (b *buffer) runningNow() []*delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []*delivery
-	for _, d := range b.held {
+	for d := range b.held.all() {
 		if d.running {
 			out = append(out, d)
 		}
@@ -234,5 +232,5 @@ func sortBySequence(ds []*delivery) {
 func (b *buffer) count() (waiting, running, kept int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.held) - b.running - b.kept, b.running, b.kept
+	return b.held.len() - b.running - b.kept, b.running, b.kept
 }

@@ -27,7 +27,7 @@ const (
 // arrivalLocked tells what a delivery is.
 func (b *buffer) arrivalLocked(d *delivery) arrival {
 	seq := d.msg.Sequence
-	if h := b.held[seq]; h != nil && h.published() == d.published() {
+	if h := b.held.get(seq); h != nil && h.published() == d.published() {
 		if h.expired || h.gone {
 			h.bounced = min(h.bounced, 254) + 1
 			d.bounced = h.bounced
@@ -50,7 +50,7 @@ func (b *buffer) arrivalLocked(d *delivery) arrival {
 // holdLocked puts a delivery into the held set.
 func (b *buffer) holdLocked(d *delivery) {
 	b.top = max(b.top, d.msg.Sequence)
-	b.held[d.msg.Sequence] = d
+	b.held.put(d)
 }
 
 // serverMayHaveForgotten is called after a reconnect. A server that was killed with -9 forgets up to 100 ms of deliveries and acks on an

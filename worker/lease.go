@@ -39,7 +39,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 	connected := r.nc.IsConnected()
 	b := r.buf
 	b.mu.Lock()
-	for _, d := range b.held {
+	for d := range b.held.all() {
 		if d.gone {
 			continue
 		}
@@ -136,7 +136,7 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	}
 	nobody := m.Header != nil && m.Header.Get("Status") != "" // nobody listens for acks now
 	r.buf.mu.Lock()
-	if d := r.buf.held[seq]; d != nil {
+	if d := r.buf.held.get(seq); d != nil {
 		if nobody {
 			d.stampDue = r.clock.now() + nobodyWait
 			r.leases.by(d.stampDue)
@@ -153,10 +153,10 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 // stampAll makes every lease due now: after a reconnect, and when the consumer's leader has moved.
 func (r *Runner) stampAll() {
 	r.buf.mu.Lock()
-	for _, d := range r.buf.held {
+	for d := range r.buf.held.all() {
 		d.stampDue = 0
 	}
-	n := len(r.buf.held)
+	n := r.buf.held.len()
 	r.buf.mu.Unlock()
 	if n > 0 {
 		r.leases.by(0)

@@ -216,7 +216,7 @@ func TestRedeliveryOfWhatRunsIsNotRun(t *testing.T) {
 		r.calls.WaitStarted(t, 1, time.Second)
 		// What a leader that was killed before it stored our stamp does: hand it out again.
 		w.buf.mu.Lock()
-		reply := w.buf.held[1].reply
+		reply := w.buf.held.get(1).reply
 		w.buf.mu.Unlock()
 		must(t, w.nc.Publish(reply, nakPlain))
 		for i := 0; w.Status().Counts.Redelivered == 0; i++ {

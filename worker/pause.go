@@ -35,7 +35,7 @@ func (b *buffer) pauseLocked(d *delivery, now, delay time.Duration, why string) 
 	b.special = true
 	// A copy, since the handler, or what it left behind, may still look at this attempt's context and message.
 	again := &delivery{attempt: attempt{r: d.attempt.r}, msg: d.msg, past: d.past, reply: d.reply, received: d.received, stampDue: d.stampDue, leaseEnd: d.leaseEnd, bounced: d.bounced}
-	b.held[d.msg.Sequence] = again
+	b.held.put(again)
 	if d.past != nil && d.past.alone {
 		b.aside.push(again)
 	} else if begins || b.pause.tried == 0 {
@@ -86,7 +86,7 @@ func (r *Runner) endPause(now time.Duration) time.Duration {
 // pausedLocked tells how many messages to ask for in a pause: none, but one where all that are held have been tried in vain, since the
 // trouble may be theirs alone.
 func (r *Runner) pausedLocked() int {
-	p, held := r.buf.pause, len(r.buf.held)-r.buf.kept
+	p, held := r.buf.pause, r.buf.held.len()-r.buf.kept
 	if p.probe != nil || r.pull.stopped || r.pull.open > 0 || held > min(p.tried, r.cfg.Concurrency) {
 		return 0
 	}

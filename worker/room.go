@@ -14,7 +14,7 @@ type limits struct {
 // roomLocked tells how many messages to ask for now: none, unless it is worth a request.
 func (r *Runner) roomLocked() int {
 	p := &r.pull
-	held := len(r.buf.held) - r.buf.kept
+	held := r.buf.held.len() - r.buf.kept
 	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}

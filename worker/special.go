@@ -43,7 +43,7 @@ func (b *buffer) takenLocked(d *delivery) *delivery {
 // activeLocked is how many handlers run whose end is to be waited for: not those that hang past their time.
 func (b *buffer) activeLocked() int {
 	n := b.guests
-	for _, d := range b.held {
+	for d := range b.held.all() {
 		if d.running && !d.gone && !d.expired {
 			n++
 		}
@@ -101,8 +101,8 @@ func (b *buffer) setAside(d *delivery) {
 	b.notProbeLocked(d)
 	if !d.gone {
 		b.aside.push(d)
-	} else if b.held[d.msg.Sequence] == d {
-		delete(b.held, d.msg.Sequence)
+	} else {
+		b.held.remove(d)
 	}
 	b.wakeAllLocked()
 }

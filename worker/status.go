@@ -190,8 +190,8 @@ func (r *Runner) Held() []HeldItem {
 	now := r.clock.now()
 	r.buf.mu.Lock()
 	defer r.buf.mu.Unlock()
-	out := make([]HeldItem, 0, len(r.buf.held))
-	for _, d := range r.buf.held {
+	out := make([]HeldItem, 0, r.buf.held.len())
+	for d := range r.buf.held.all() {
 		out = append(out, r.item(d, now))
 	}
 	return out
