@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/ackfloor/ackfloor/deadletter"
+	"github.com/spf13/cobra"
+)
+
+func (c *command) list() *cobra.Command {
+	var f filterFlags
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List dead letters, the oldest first",
+		Long: `List dead letters, the oldest first. N is the number of the letter, which show, replay and rm take; SEQUENCE is that of the message in
+its stream. On a terminal the columns are narrowed to its width, and some are left out where it is small; elsewhere nothing is.`,
+		Example: `  ackfloor dead-letters list --stream EVENTS --state open --since 2h
+  ackfloor dead-letters list --consumer orders --reason exhausted --subject 'events.order.*'
+  ackfloor dead-letters list --json | jq -r 'select(.attempts > 5) | .sequence'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	c.filterFlags(cmd, &f)
+	cmd.RunE = c.runs(func(ctx context.Context, _ []string) error {
+		filter, err := f.filter(time.Now())
+		if err != nil {
+			return err
+		}
+		p, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		table := c.letters(p)
+		n := 0
+		for l, err := range p.List(ctx, filter) {
+			if err != nil {
+				table.flush()
+				return unavailable(err)
+			}
+			if err := table.letter(ctx, l); err != nil {
+				return err
+			}
+			if n++; n == f.limit {
+				break
+			}
+		}
+		table.flush()
+		if n == 0 && !c.json {
+			c.say("no dead letters%s", suffixIf(f.any(), " that match"))
+		}
+		return nil
+	})
+	return cmd
+}
+
+// letters is the output of list and watch.
+type letters struct {
+	*grid
+	json  bool
+	place *place
+}
+
+func (c *command) letters(p *place) letters {
+	return letters{&grid{screen: c.screen, columns: letterColumns, look: letterLook}, c.json, p}
+}
+
+func (t letters) letter(ctx context.Context, l *deadletter.Letter) error {
+	if t.json {
+		if l.Incomplete() {
+			whole, err := t.place.get(ctx, l.Sequence)
+			switch {
+			case whole != nil:
+				l = whole
+			case errors.Is(err, deadletter.ErrNotFound):
+				return nil // removed meanwhile
+			default:
+				return err
+			}
+		}
+		return t.screen.print(asJSON(l))
+	}
+	at := time.DateTime
+	if t.screen.outWidth > 0 && t.screen.outWidth < 120 {
+		at = "01-02 15:04:05"
+	}
+	t.add(strconv.FormatUint(l.Sequence, 10), l.Stored.Local().Format(at), printable(t.place.whose(l.Stream, l.Consumer)), printable(l.Subject),
+		strconv.FormatUint(l.MessageSequence, 10), strconv.Itoa(l.Attempts), printable(l.Reason), string(l.State), printable(l.Error))
+	return nil
+}
+
+// whose names the consumer; with its stream where the dead-letter stream's name does not say that.
+func (p *place) whose(stream, consumer string) string {
+	if stream+suffix == p.name {
+		return consumer
+	}
+	return stream + "/" + consumer
+}
+
+// Columns that letterLook knows; letterColumns has them all.
+var (
+	reasonColumn = slices.IndexFunc(letterColumns, func(c column) bool { return c.head == "REASON" })
+	stateColumn  = slices.IndexFunc(letterColumns, func(c column) bool { return c.head == "STATE" })
+)
+
+func letterLook(col int, cell string) lipgloss.Style {
+	switch col {
+	case reasonColumn:
+		return reasonLook(cell)
+	case stateColumn:
+		return stateLook(cell)
+	}
+	return plain
+}
+
+func reasonLook(reason string) lipgloss.Style {
+	if reason == deadletter.ReasonCrash {
+		return red
+	}
+	return yellow
+}
+
+func stateLook(state string) lipgloss.Style {
+	switch deadletter.State(state) {
+	case deadletter.StateHandled:
+		return green
+	case deadletter.StateReplaying:
+		return cyan
+	}
+	return plain
+}
+
+func suffixIf(ok bool, s string) string {
+	if ok {
+		return s
+	}
+	return ""
+}
