@@ -210,6 +210,22 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// Packed headers that are cut, or longer than they say, are refused, not misread.
+func TestUnpackRefuses(t *testing.T) {
+	good := packHeader(odd["many values"])
+	if _, err := unpackHeader(good); err != nil {
+		t.Fatal(err)
+	}
+	for n := range good {
+		if h, err := unpackHeader(good[:n]); err == nil {
+			t.Errorf("%d bytes of %d became %q", n, len(good), h)
+		}
+	}
+	if h, err := unpackHeader(append(good, 0)); err == nil {
+		t.Errorf("a byte more, and it became %q", h)
+	}
+}
+
 func FuzzEncodeDecode(f *testing.F) {
 	for _, h := range odd {
 		for k, vs := range h {

@@ -197,7 +197,7 @@ func TestPrepareSource(t *testing.T) {
 	s := testutil.Server(t)
 	s.Stream(t, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>", "dlq.>"}})
 	_, err := Prepare(within(t, 5*time.Second), s.Conn(t), with(creating))
-	if !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), `"ORDERS"`) || !strings.Contains(err.Error(), `"ORDERS_DLQ"`) {
+	if !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), `"ORDERS"`) || !strings.Contains(err.Error(), `"ORDERS_DLQ": narrow its subjects`) {
 		t.Fatalf("got %v", err)
 	}
 }

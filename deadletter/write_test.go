@@ -182,24 +182,49 @@ func TestWriteFailedReplay(t *testing.T) {
 	}
 }
 
+// The letter of a replay that failed also takes the place of one that the original got once more in between.
+func TestWriteFailedReplayOfARemovedLetter(t *testing.T) {
+	r := newRig(t)
+	r.write(sample(7))
+	if err := r.s.Remove(r.ctx(), 1); err != nil {
+		t.Fatal(err)
+	}
+	r.write(sample(7))
+	r.write(sample(7, func(l *Letter) { l.Replays, l.ReplayOf = 1, 1 }))
+	if got := r.list(Filter{}); len(got) != 1 || got[0].Replays != 1 {
+		t.Fatalf("%d letters, replays %d", len(got), got[0].Replays)
+	}
+}
+
 // A user who may only write gets the same answers, but for a message of a stream that was made again: its letter can't be told from the older.
 func TestWriteWithoutReading(t *testing.T) {
 	t.Parallel()
-	s, worker := lockedServer(t, "dlq.ORDERS.inventory.>")
-	c, _ := config.withDefaults()
-	s.Stream(t, c.wanted())
-	r := s2rig(t, s, s.Conn(t, nats.UserInfo("admin", "a")))
-	w := NewWriter(worker(), config)
-	for range 2 {
-		if err := w.Write(r.ctx(), sample(7)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Write(r.ctx(), sample(7, func(l *Letter) { l.Published = then })); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.subjects(); len(got) != 1 {
-		t.Fatalf("stored: %q", got)
+	for name, change := range map[string]func(*jetstream.StreamConfig){"direct": func(*jetstream.StreamConfig) {}, "leader": noDirect} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rights := []string{"dlq.ORDERS.inventory.>"}
+			if name == "leader" {
+				rights = append(rights, "$JS.API.DIRECT.GET.ORDERS_DLQ.>") // which nobody answers
+			}
+			s, worker := lockedServer(t, rights...)
+			c, _ := config.withDefaults()
+			stream := c.wanted()
+			change(&stream)
+			s.Stream(t, stream)
+			r := s2rig(t, s, s.Conn(t, nats.UserInfo("admin", "a")))
+			w := NewWriter(worker(), config)
+			for range 2 {
+				if err := w.Write(r.ctx(), sample(7)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Write(r.ctx(), sample(7, func(l *Letter) { l.Published = then })); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.info().State.Msgs; got != 1 {
+				t.Fatalf("%d letters", got)
+			}
+		})
 	}
 }
 
@@ -253,17 +278,24 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
+// A denial is seen at once, also by many at the same time: the connection keeps one error for all of them.
 func TestWriteDenied(t *testing.T) {
 	s, worker := lockedServer(t, "nothing")
 	c, _ := config.withDefaults()
 	s.Stream(t, c.wanted())
 	w := NewWriter(worker(), config)
 	began := time.Now()
-	err := w.Write(t.Context(), sample(7))
-	var denied *PermissionError
-	if !errors.As(err, &denied) || denied.Allow != "dlq.ORDERS.inventory.>" || denied.Subject != "dlq.ORDERS.inventory.7" {
-		t.Fatalf("got %v", err)
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			err := w.Write(t.Context(), sample(uint64(i)))
+			var denied *PermissionError
+			if !errors.As(err, &denied) || denied.Allow != "dlq.ORDERS.inventory.>" || !strings.HasPrefix(denied.Subject, "dlq.ORDERS.inventory.") {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
+	all.Wait()
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("it took %v", took)
 	}

@@ -361,3 +361,58 @@ func TestSecretsOfErrorsStayInside(t *testing.T) {
 		}
 	})
 }
+
+// A stream that was sealed takes nothing: it is as with one that is missing.
+func TestSealedDeadLetterStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 10)
+		js := s.JetStream(t)
+		sealed := make(chan struct{})
+		w := r.start(testutil.ByData(map[string]ackfloor.Handler{"3": ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error {
+			<-sealed
+			return ackfloor.Permanent(errWork)
+		})}, testutil.Succeed()), withLetters)
+		w.working()
+		st, err := js.Stream(context.Background(), rigStream+"_DLQ")
+		must(t, err)
+		cfg := st.CachedInfo().Config
+		cfg.Sealed = true
+		_, err = js.UpdateStream(context.Background(), cfg)
+		must(t, err)
+		close(sealed)
+		r.calls.WaitDistinct(t, 10, 5*time.Second)
+		time.Sleep(10 * time.Second)
+		if st := w.Status(); st.Ready || st.Kept != 1 || st.Counts.Acked != 9 || st.Counts.Terminated+st.Counts.DeadLettered > 0 || st.Counts.DeadLetterFailures < 3 {
+			t.Errorf("sealed: ready %v (%s), kept %d, counted %+v", st.Ready, st.Reason, st.Kept, st.Counts)
+		}
+		must(t, js.DeleteStream(context.Background(), rigStream+"_DLQ"))
+		s.Stream(t, jetstream.StreamConfig{Name: rigStream + "_DLQ", Subjects: deadletter.Subjects(rigStream), Discard: jetstream.DiscardNew, AllowDirect: true, MaxMsgsPerSubject: 1})
+		r.awaitLetters(1, 10*time.Second)
+		r.floor(10, 5*time.Second)
+		w.ok(w.end())
+		r.onceEach(10)
+	})
+}
+
+// A panic is told with its stack in the log, and in a short form in the letter; a timeout by its cause.
+func TestLettersOfPanicsAndTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, testutil.Bubble(t), 3)
+		h := testutil.ByData(map[string]ackfloor.Handler{"0": testutil.Panic("boom\nsecond line"), "1": testutil.Block(nil), "2": testutil.Goexit()}, testutil.Succeed())
+		w := r.start(h, withLetters, func(c *Config) { c.MaxAttempts, c.HandleTimeout = 2, time.Second })
+		letters := r.awaitLetters(3, 20*time.Second)
+		w.ok(w.end())
+		for _, l := range letters {
+			want := map[uint64][2]string{1: {deadletter.ReasonExhausted, "panic: boom"}, 2: {deadletter.ReasonTimedOut, "handle timeout"}, 3: {deadletter.ReasonExhausted, "Goexit"}}[l.MessageSequence]
+			if l.Reason != want[0] || !strings.Contains(l.Error, want[1]) || strings.Contains(l.Error, "goroutine") || len(l.Error) > 200 || l.Attempts != 2 {
+				t.Errorf("the letter of %d says %q, %q", l.MessageSequence, l.Reason, l.Error)
+			}
+		}
+		for _, e := range r.logs.FilterMessageSnippet("given up").All() {
+			if f := e.ContextMap(); f["sequence"] == uint64(1) && !strings.Contains(fmt.Sprint(f["stack"]), "goroutine") {
+				t.Errorf("no stack in %v", f)
+			}
+		}
+	})
+}

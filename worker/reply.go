@@ -34,18 +34,31 @@ func parseReply(s string) (stamp, bool) {
 	return parseNumbers(s)
 }
 
-// parseNumbers reads the five numbers of a reply subject, from what follows the consumer's name.
+// parseNumbers reads the five numbers of a reply subject, from what follows the consumer's name. It is called for every message, so it goes
+// through the bytes once.
 func parseNumbers(s string) (stamp, bool) {
 	var v [5]uint64
 	at := 0
 	for i := range v {
+		var n uint64
 		begin := at
-		for at < len(s) && s[at] != '.' {
+		for at < len(s) {
+			d := s[at] - '0'
+			if d > 9 {
+				break
+			}
+			n = n*10 + uint64(d)
 			at++
 		}
-		n, ok := parseUint(s[begin:at])
-		if !ok {
+		switch digits := at - begin; {
+		case digits == 0, at < len(s) && s[at] != '.':
 			return stamp{}, false
+		case digits > 19: // n may have overflowed
+			exact, ok := parseUint(s[begin:at])
+			if !ok {
+				return stamp{}, false
+			}
+			n = exact
 		}
 		v[i] = n
 		at++
