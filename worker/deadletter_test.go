@@ -303,6 +303,9 @@ func TestAttemptsAreExact(t *testing.T) {
 		if last[0].Attempt != 1 || last[1].Attempt != 2 || last[1].Err != nil {
 			t.Errorf("attempts %d and %d", last[0].Attempt, last[1].Attempt)
 		}
+		if r.logged("a suspect") != 0 {
+			t.Error("it was suspected")
+		}
 		if n := len(r.letters()); n != 0 {
 			t.Errorf("%d letters", n)
 		}

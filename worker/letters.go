@@ -135,7 +135,7 @@ func shortError(err error) (s string) {
 // entryFor tells what has to be written down before a message is settled; nil: nothing.
 func (r *Runner) entryFor(d *delivery, v verdict, err error) *entry {
 	switch { // what is done a hundred thousand times a second is told first
-	case v.kind == acked, v.kind == retried && r.records.kv == nil, v.kind == givenUp && r.letters == nil, v.kind == returned && (d.past == nil || !d.past.marked):
+	case v.kind == acked, v.kind == retried && r.records.kv == nil, v.kind == givenUp && r.letters == nil, v.kind == returned && (d.past == nil || !d.past.known):
 		return nil
 	}
 	var before record
@@ -159,7 +159,7 @@ func (r *Runner) entryFor(d *delivery, v verdict, err error) *entry {
 		}
 		e.v.letter = true
 	case returned:
-		e.record = &before // it did not die
+		e.record = &before // it did not die, nor get lost: another return or two, and it would be suspected
 	default:
 		return nil
 	}
