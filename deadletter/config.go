@@ -73,7 +73,7 @@ func (c Config) add() string {
 
 // edit is the command that gives a stream these subjects.
 func edit(name string, subjects []string) string {
-	return fmt.Sprintf("nats stream edit %s --subjects %s --force", name, quoted(subjects))
+	return fmt.Sprintf("nats stream edit %s --subjects %s", name, quoted(subjects))
 }
 
 // quoted is a list of subjects as a shell takes it.

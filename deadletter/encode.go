@@ -3,6 +3,7 @@ package deadletter
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -48,9 +49,7 @@ func encode(l *Letter, maxPayload int64) (parts, error) {
 	if carried != "" {
 		plain[hdrCarried] = []string{carried}
 	}
-	for k, v := range own {
-		plain[k] = v
-	}
+	maps.Copy(plain, own)
 	if n := size(plain); n <= maxHeader && int64(n+room+len(l.Data)) <= maxPayload {
 		return parts{header: plain, data: l.Data}, nil
 	}

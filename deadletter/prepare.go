@@ -125,7 +125,8 @@ func (p *preparation) missing(ctx context.Context) error {
 	if err := p.taken(ctx); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: stream %q does not exist: create it (%s), or set WORKER_DEAD_LETTER=off", ErrNoStream, p.cfg.Name, p.cfg.add())
+	return fmt.Errorf("%w: stream %q does not exist: create it (%s), or let the worker (WORKER_BIND=ensure, and allow %q), or set WORKER_DEAD_LETTER=off",
+		ErrNoStream, p.cfg.Name, p.cfg.add(), p.prefix+"STREAM.CREATE."+p.cfg.Name)
 }
 
 // taken looks whether another stream has the subjects.
@@ -175,7 +176,8 @@ func (p *preparation) create(ctx context.Context) error {
 		}
 		return fmt.Errorf("%w: creating %q: %w", ErrTaken, p.cfg.Name, err)
 	case code == codeStorage, code == codeMaxBytes, code == codeAccountResources, code == codeResources:
-		return fmt.Errorf("%w: creating %q: the server can't reserve the %d bytes that its letters may take: lower that limit (Config.MaxBytes), or raise the server's or the account's: %w",
+		return fmt.Errorf("%w: creating %q: the server can't reserve the %d bytes that its letters may take: "+
+			"lower that limit (WORKER_DEAD_LETTER_BYTES, Config.MaxBytes), or raise the server's or the account's: %w",
 			ErrFull, p.cfg.Name, p.cfg.MaxBytes, err)
 	}
 	return fmt.Errorf("deadletter: creating stream %q with %d replicas: %w", p.cfg.Name, p.cfg.Replicas, err)
@@ -221,8 +223,9 @@ func (p *preparation) tryReading(ctx context.Context) {
 	}
 	p.out.Readable = err == nil || errors.Is(err, errNone)
 	if !p.out.Readable {
-		p.warn(true, "letters can't be read back from stream %q (%v): should %q be deleted and made again, a message that has the sequence of an older dead letter is taken for it; "+
-			"and a replay of a message near max_payload can't be handled; allow %q", p.cfg.Name, err, p.cfg.Stream, p.allowRead(subject))
+		p.warn(true, "letters can't be read back from stream %q (%v): should %q be deleted and made again, a message that has the sequence of an older "+
+			"dead letter is taken for it; and a replay of a message near max_payload can't be handled; allow %q",
+			p.cfg.Name, err, p.cfg.Stream, p.allowRead(subject))
 	}
 }
 

@@ -106,7 +106,8 @@ func TestPrepareExisting(t *testing.T) {
 			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "dlq.>", Destination: "x.>"}
 		}, ErrUnfit, []string{"transforms"}},
 		"discard per subject": {func(c *stream) { c.DiscardNewPerSubject = true }, ErrUnfit, []string{"--no-discard-per-subject"}},
-		"no letters":          {func(c *stream) { c.Subjects = []string{"replay.ORDERS.>", "x"} }, ErrUnfit, []string{"nats stream edit ORDERS_DLQ --subjects 'x,dlq.ORDERS.>,replay.ORDERS.>'"}},
+		"no letters": {func(c *stream) { c.Subjects = []string{"replay.ORDERS.>", "x"} }, ErrUnfit,
+			[]string{"nats stream edit ORDERS_DLQ --subjects 'x,dlq.ORDERS.>,replay.ORDERS.>'"}},
 		"another's letters":   {func(c *stream) { c.Subjects = []string{"dlq.ORDERS.email.>"} }, ErrUnfit, []string{"'dlq.ORDERS.>,replay.ORDERS.>'"}},
 		"no replays":          {func(c *stream) { c.Subjects = []string{"dlq.>"} }, nil, []string{"replay.ORDERS.inventory.>", "'dlq.>,replay.ORDERS.>'"}},
 		"all letters":         {func(c *stream) { c.Subjects = []string{"dlq.>", "replay.>"} }, nil, nil},
@@ -249,6 +250,9 @@ func TestPrepareCommands(t *testing.T) {
 		if m == "" {
 			t.Fatalf("no command in %v", err)
 		}
+		if strings.Contains(m, "edit") {
+			m += " --force" // else it asks
+		}
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", command+strings.TrimPrefix(m, "nats")+" --server "+s.URL()).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", m, err, out)
@@ -271,7 +275,8 @@ func TestPrepareCommands(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	own := s2rig(t, s, nc).info().Config
-	if made.MaxAge != own.MaxAge || made.MaxBytes != own.MaxBytes || made.Discard != own.Discard || made.MaxMsgsPerSubject != own.MaxMsgsPerSubject || made.MaxMsgs != own.MaxMsgs || made.MaxMsgSize != own.MaxMsgSize {
+	if made.MaxAge != own.MaxAge || made.MaxBytes != own.MaxBytes || made.Discard != own.Discard ||
+		made.MaxMsgsPerSubject != own.MaxMsgsPerSubject || made.MaxMsgs != own.MaxMsgs || made.MaxMsgSize != own.MaxMsgSize {
 		t.Errorf("the command makes %+v, we make %+v", made, own)
 	}
 	other := with(func(c *Config) { c.Stream = "EVENTS" })
@@ -282,6 +287,30 @@ func TestPrepareCommands(t *testing.T) {
 	run(err)
 	if _, err := Prepare(within(t, 5*time.Second), nc, other); err != nil {
 		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*jetstream.StreamConfig){
+		"INTEREST": func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+		"NO_ACK":   func(c *jetstream.StreamConfig) { c.NoAck = true },
+		"PER":      func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = true },
+		"OLD":      func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"MANY":     func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = -1 },
+		"DIRECT":   noDirect,
+	} {
+		c, _ := with(func(c *Config) { c.Name, c.Stream, c.MaxBytes = name, name+"_SOURCE", 1<<20 }).withDefaults()
+		stream := c.wanted()
+		change(&stream)
+		s.Stream(t, stream)
+		got, err := Prepare(within(t, 5*time.Second), nc, c)
+		if err == nil {
+			if len(got.Warnings) != 1 {
+				t.Fatalf("%s: %+v", name, got)
+			}
+			err = errors.New(got.Warnings[0])
+		}
+		run(err)
+		if got, err := Prepare(within(t, 5*time.Second), nc, c); err != nil || len(got.Warnings) > 0 {
+			t.Errorf("%s: after the command: %+v, %v", name, got, err)
+		}
 	}
 }
 
@@ -423,7 +452,8 @@ func TestSubjects(t *testing.T) {
 			t.Errorf("%q became %+v, %v", s, p, ok)
 		}
 	}
-	for _, s := range []string{"", "dlq", "dlq.S.C", "dlq.S.C.x", "dlq.S.C.07", "dlq.S.C.-1", "dlq.S.C.7.x", "dlq.S.C.7.tail", "replay.S.C.7.tail.1", "dlq.S.C.7.1.2", "x.S.C.7", "dlq.S.C.7.", "dlq.S.C.7.tail.01"} {
+	for _, s := range []string{"", "dlq", "dlq.S.C", "dlq.S.C.x", "dlq.S.C.07", "dlq.S.C.-1", "dlq.S.C.7.x", "dlq.S.C.7.tail",
+		"replay.S.C.7.tail.1", "dlq.S.C.7.1.2", "x.S.C.7", "dlq.S.C.7.", "dlq.S.C.7.tail.01"} {
 		if p, ok := parse(s); ok {
 			t.Errorf("%q became %+v", s, p)
 		}

@@ -54,9 +54,9 @@ func (p *preparation) review(ctx context.Context) error {
 	case c.Mirror != nil:
 		return refuse(ErrReadOnly, "is a mirror of %q: nothing can be published to it", c.Mirror.Name)
 	case c.Retention == jetstream.WorkQueuePolicy:
-		return refuse(ErrUnfit, "has work queue retention: a letter would be gone once it was replayed, and only one consumer may look; use limits (nats stream edit %s --retention limits, or another stream)", c.Name)
+		return refuse(ErrUnfit, "has work queue retention, which can't be changed: letters and replays would be gone once they were handled; use another stream")
 	case c.Retention == jetstream.InterestPolicy:
-		return refuse(ErrUnfit, "has interest retention: a letter would be dropped at once, since no consumer waits for it; use limits (nats stream edit %s --retention limits, or another stream)", c.Name)
+		return refuse(ErrUnfit, "has interest retention: a letter would be dropped at once, since no consumer waits for it (nats stream edit %s --retention limits)", c.Name)
 	case c.NoAck:
 		return refuse(ErrUnfit, "has no_ack: nothing tells whether a letter was stored (nats stream edit %s --ack)", c.Name)
 	case c.AllowMsgCounter:
@@ -64,7 +64,8 @@ func (p *preparation) review(ctx context.Context) error {
 	case c.SubjectTransform != nil:
 		return refuse(ErrUnfit, "transforms subjects (%q to %q): a letter would not be found on its own", c.SubjectTransform.Source, c.SubjectTransform.Destination)
 	case c.DiscardNewPerSubject && c.MaxMsgsPerSubject > 0:
-		return refuse(ErrUnfit, "has discard_new_per_subject: the letter of a replay that failed can't take the older one's place (nats stream edit %s --no-discard-per-subject)", c.Name)
+		return refuse(ErrUnfit, "has discard_new_per_subject: the letter of a failed replay can't take the older one's place (nats stream edit %s --no-discard-per-subject)",
+			c.Name)
 	}
 	if err := p.checkSubjects(ctx); err != nil {
 		return err
@@ -88,13 +89,15 @@ func (p *preparation) checkSubjects(ctx context.Context) error {
 		return p.update(ctx, want)
 	}
 	if letters {
-		p.warn(true, "stream %q does not take %q: letters can't be replayed; %s", p.cfg.Name, ReplayFilter(p.cfg.Stream, p.cfg.Consumer), edit(p.cfg.Name, want))
+		p.warn(true, "stream %q does not take %q: letters can't be replayed; WORKER_BIND=update adds it, or %s",
+			p.cfg.Name, ReplayFilter(p.cfg.Stream, p.cfg.Consumer), edit(p.cfg.Name, want))
 		return nil
 	}
 	if err := p.taken(ctx); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: stream %q takes %s, not %q: %s", ErrUnfit, p.cfg.Name, quoted(have), "dlq."+p.cfg.Stream+".>", edit(p.cfg.Name, want))
+	return fmt.Errorf("%w: stream %q takes %s, not %q: WORKER_BIND=update adds it, or %s",
+		ErrUnfit, p.cfg.Name, quoted(have), "dlq."+p.cfg.Stream+".>", edit(p.cfg.Name, want))
 }
 
 // merge adds subjects to those of a stream, in whose place they come where they cover them: a stream's subjects may not overlap.
@@ -144,21 +147,27 @@ func (p *preparation) update(ctx context.Context, subjects []string) error {
 // reviewLimits warns of what may lose letters later, or makes them harder to use.
 func (p *preparation) reviewLimits(c jetstream.StreamConfig) {
 	p.warn(c.Discard == jetstream.DiscardOld && (c.MaxMsgs > 0 || c.MaxBytes > 0),
-		"stream %q discards its oldest letters at its limits; with discard new it refuses the newest instead, and nothing is lost (nats stream edit %s --discard new)", c.Name, c.Name)
+		"stream %q discards its oldest letters at its limits; with discard new it refuses the newest, and nothing is lost (nats stream edit %s --discard new)",
+		c.Name, c.Name)
 	p.warn(c.MaxAge > 0 && c.MaxAge < 24*time.Hour, "stream %q keeps letters for %v only", c.Name, c.MaxAge)
 	p.warn(c.Storage == jetstream.MemoryStorage, "stream %q is in memory: a restart of the server loses the letters", c.Name)
 	if p.source != nil {
-		p.warn(c.Replicas < p.source.Config.Replicas, "stream %q has fewer replicas (%d) than %q (%d): the letters are gone, or messages that fail can't be given up, while its server is",
+		p.warn(c.Replicas < p.source.Config.Replicas,
+			"stream %q has fewer replicas (%d) than %q (%d): the letters are gone, or messages that fail can't be given up, while its server is",
 			c.Name, c.Replicas, p.cfg.Stream, p.source.Config.Replicas)
 	}
-	p.warn(c.MaxMsgSize >= 0 && int64(c.MaxMsgSize) < p.nc.MaxPayload(), "stream %q has a max_msg_size of %d, the server takes %d: a message that large can't become a letter, and is tried for ever",
+	p.warn(c.MaxMsgSize >= 0 && int64(c.MaxMsgSize) < p.nc.MaxPayload(),
+		"stream %q has a max_msg_size of %d, the server takes %d: a message that large can't become a letter, and is tried for ever",
 		c.Name, c.MaxMsgSize, p.nc.MaxPayload())
-	p.warn(c.MaxMsgsPerSubject != 1, "stream %q keeps several messages a subject: letters stay after a replay of theirs has failed and has a letter itself; use 1 (nats stream edit %s --max-msgs-per-subject 1)", c.Name, c.Name)
+	p.warn(c.MaxMsgsPerSubject != 1,
+		"stream %q keeps several messages a subject: what a newer letter has replaced still takes room (nats stream edit %s --max-msgs-per-subject 1)", c.Name, c.Name)
 	p.warn(c.DenyDelete, "stream %q denies deletes: letters can't be removed", c.Name)
 	p.warn(c.MaxConsumers > 0, "stream %q allows %d consumers: each consumer whose letters are replayed needs one", c.Name, c.MaxConsumers)
-	p.warn(c.ConsumerLimits.InactiveThreshold > 0, "stream %q deletes consumers that are inactive for %v: replays that were handled would be handled again after that", c.Name, c.ConsumerLimits.InactiveThreshold)
+	p.warn(c.ConsumerLimits.InactiveThreshold > 0,
+		"stream %q deletes consumers that are inactive for %v: replays that were handled would be handled again after that", c.Name, c.ConsumerLimits.InactiveThreshold)
 	p.warn(!c.AllowDirect, "stream %q does not allow direct gets: every read goes to its leader, one message at a time (nats stream edit %s --allow-direct)", c.Name, c.Name)
 	for _, s := range c.Subjects {
-		p.warn(!strings.HasPrefix(s, letter+".") && !strings.HasPrefix(s, replay+"."), "stream %q takes %q too: what is not a letter counts against its limits and is not shown", c.Name, s)
+		p.warn(!strings.HasPrefix(s, letter+".") && !strings.HasPrefix(s, replay+"."),
+			"stream %q takes %q too: what is not a letter counts against its limits and is not shown", c.Name, s)
 	}
 }

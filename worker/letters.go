@@ -93,7 +93,7 @@ func (r *Runner) letter(d *delivery, v verdict, rec *record) *deadletter.Letter 
 	}
 	if r.source != nil {
 		of, err := r.replayLetter(d)
-		if err != nil {
+		if of == nil {
 			r.log.Error("a replay can't be read: it is terminated", append(describe(d), zap.String("error", shown(err.Error())))...)
 			return nil
 		}

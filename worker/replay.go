@@ -67,7 +67,7 @@ func (r *Runner) replayRunner() (*Runner, error) {
 	return child, nil
 }
 
-// replayLetter reads the letter that a replay is of.
+// replayLetter reads the letter that a replay is of. Where only a part of it can be had, it returns that and why: it can be written again as it is.
 func (r *Runner) replayLetter(d *delivery) (*deadletter.Letter, error) {
 	l, err := deadletter.ReadReplay(d.msg.Subject, d.msg.Header, d.msg.Data)
 	if err != nil {
@@ -81,11 +81,11 @@ func (r *Runner) replayLetter(d *delivery) (*deadletter.Letter, error) {
 // callReplay calls the handler with the message that a replay is of, when a slot is free.
 func (r *Runner) callReplay(d *delivery) error {
 	l, err := r.replayLetter(d)
-	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return err
-		}
+	switch {
+	case l == nil:
 		return ackfloor.Permanent(err)
+	case err != nil:
+		return err
 	}
 	m := &ackfloor.Message{
 		Subject: l.Subject, Data: l.Data, Header: l.Header, Stream: l.Stream, Consumer: l.Consumer, Sequence: l.MessageSequence,
