@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/ackfloor/ackfloor/deadletter"
 	"go.uber.org/zap"
@@ -24,13 +25,15 @@ var (
 func (r *Runner) admit(d *delivery) bool {
 	past := d.past
 	switch {
-	case past.alone && !past.marked:
-		return r.markAlone(d)
+	case past.alone && !past.marked && r.source == nil: // a replay is marked when it is its turn among its source's messages
+		r.markAlone(d)
+		return true
 	case past.admitted:
 		return true // it was paused
 	}
 	past.admitted = true
-	rec, can := r.records.read(r.values, r.clock, d)
+	r.records.mend(r.values, r.clock, d)
+	rec, can := r.records.read(r.values, r.clock, d.msg.Sequence, d.published())
 	past.record, past.known = rec, can == recordRead
 	attempt := rec.Failures + rec.Deaths + 1
 	switch can {
@@ -42,7 +45,7 @@ func (r *Runner) admit(d *delivery) bool {
 	r.buf.mu.Lock()
 	d.msg.Attempt = attempt
 	r.buf.mu.Unlock()
-	if r.letters != nil {
+	if r.letters != nil || past.known { // without either nothing tells that its handler was ever called
 		if reason, err := r.condemned(rec, attempt); err != nil {
 			r.bury(d, reason, err)
 			return false
@@ -80,31 +83,41 @@ func (r *Runner) bury(d *delivery, reason string, err error) {
 		r.counters.suspected.Add(1)
 	}
 	v := verdict{kind: givenUp, reason: reason}
-	e := r.entryFor(d, v, err)
-	if e != nil {
-		if rec := d.past.record; rec.Failures > 0 { // nothing has failed now
-			e.letter.FirstFailed, e.letter.LastFailed = rec.First, rec.Last
+	if r.letters != nil {
+		e := r.entryOf(d, v, err)
+		text := shortError(err)
+		e.change = func(rec *record) { // no attempt has failed now
+			if rec.Verdict, rec.Error = reason, text; rec.First.IsZero() {
+				rec.First = time.Now()
+				rec.Last = rec.First
+			}
 		}
-		e.letter.Attempts = d.msg.Attempt - 1
-		r.keep(e, now)
-		return
+		if r.addLetter(e) {
+			if !r.keep(e, now) {
+				r.send(d, "", verdict{kind: late}, now)
+			}
+			return
+		}
 	}
-	reply, _ := r.finish(d, now, true)
+	reply, gone := r.finish(d, now, true)
+	if gone {
+		v.kind = late
+	}
+	r.logFailure(d, v, err)
 	r.send(d, reply, v, now)
 }
 
 // markAlone writes down, before its handler is called, that a suspect is about to run alone: when that is found by the next worker, the
 // process has died of it.
-func (r *Runner) markAlone(d *delivery) bool {
+func (r *Runner) markAlone(d *delivery) {
 	past := d.past
 	rec := past.record
 	rec.Deaths++
 	rec.Known = past.deliveries
 	if err := r.records.write(r.values, r.clock, d.msg.Sequence, &rec); err != nil || r.records.broken.Load() != 0 {
-		return true // as any other
+		return // it runs as any other
 	}
 	past.marked = true
 	r.log.Warn("a suspect: delivered again and again without a word, so it runs alone", append(describe(d), zap.Uint64("deliveries", past.deliveries),
 		zap.Int("deaths", past.record.Deaths))...)
-	return true
 }

@@ -57,7 +57,7 @@ func (r *Runner) onPulled(m *nats.Msg, now time.Duration) *delivery {
 		}
 		r.tell(d, d.reply, verdict{kind: acked}, now)
 	case tooLate:
-		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
+		r.handBack(d, d.reply, 0)
 	}
 	return nil
 }

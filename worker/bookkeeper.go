@@ -5,24 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ackfloor/ackfloor/deadletter"
 	"go.uber.org/zap"
 )
 
 // Some outcomes have to be written down before the server is told: a failure, so that the next worker knows of the attempt; a message
 // that is given up, as a dead letter. Meanwhile the message is kept: held, under lease, in nobody's slot.
-
-// entry is what is to be done for one message.
-type entry struct {
-	d      *delivery // kept; nil where there is nothing to settle
-	seq    uint64
-	v      verdict
-	err    error
-	record *record            // to be written; nil: to be deleted, or none
-	forget bool               // the record is to be deleted
-	letter *deadletter.Letter // to be written; nil: none
-	now    bool               // it is the one that is tried while letters can't be written
-}
 
 const (
 	bookWriters  = 4                      // entries that are written at once
@@ -56,11 +43,16 @@ func newBookkeeper() *bookkeeper {
 	return b
 }
 
-func (b *bookkeeper) add(e *entry) {
+// add has an entry done. It returns false where nothing is done any more.
+func (b *bookkeeper) add(e *entry) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
 	b.ready = append(b.ready, e)
 	b.more.Signal()
+	return true
 }
 
 // write does what is to be done until the bookkeeper is closed. What ctx ends is what can't be waited for any longer.
@@ -87,6 +79,8 @@ func (r *Runner) write(ctx context.Context) {
 		switch {
 		case err != nil:
 			r.failedLocked(e, err)
+		case wait && b.failed == nil: // meanwhile another letter could be written
+			b.ready = append(b.ready, e)
 		case wait:
 			r.laterLocked(e)
 		case e.letter != nil:
@@ -105,17 +99,7 @@ func (b *bookkeeper) emptyLocked() bool { return len(b.ready)+len(b.later)+b.bus
 
 // writeDown writes the record, then the letter, then settles. With wait it leaves the letter for later. The error is the letter's.
 func (r *Runner) writeDown(ctx context.Context, e *entry, wait bool) error {
-	if e.record != nil || e.forget {
-		if err := r.records.write(ctx, r.clock, e.seq, e.record); err != nil {
-			denied := r.denied("$KV." + r.cfg.Records + "." + r.records.key(e.seq))
-			if denied != nil {
-				err = denied
-			}
-			r.log.Warn("a record could not be written: until one can, attempts count as far as they are known, and after a minute as the server's deliveries", zap.String("bucket", r.cfg.Records),
-				zap.Uint64("sequence", e.seq), zap.String("error", shown(err.Error())))
-		}
-		e.record, e.forget = nil, false
-	}
+	r.writeRecord(ctx, e)
 	if wait {
 		return nil
 	}
@@ -130,19 +114,57 @@ func (r *Runner) writeDown(ctx context.Context, e *entry, wait bool) error {
 	return nil
 }
 
+// writeRecord writes what is known of a message by now. Where what was known before could not be read yet, it is read first: another worker's word must not be
+// forgotten.
+func (r *Runner) writeRecord(ctx context.Context, e *entry) {
+	if e.change == nil && !e.forget {
+		return
+	}
+	var rec *record
+	if !e.forget {
+		known := e.record
+		if !e.read {
+			before, can := r.records.read(ctx, r.clock, e.seq, known.Published)
+			if can != recordRead {
+				return
+			}
+			before.Known = known.Known
+			known = before
+		}
+		e.change(&known)
+		rec = &known
+	}
+	e.change, e.forget = nil, false
+	if err := r.records.write(ctx, r.clock, e.seq, rec); err != nil {
+		if denied := r.denied("$KV." + r.cfg.Records + "." + r.records.key(e.seq)); denied != nil {
+			err = denied
+		}
+		r.log.Warn("a record could not be written: until one can, attempts count as far as they are known, and after a minute as the server's deliveries",
+			zap.String("bucket", r.cfg.Records), zap.Uint64("sequence", e.seq), zap.String("error", shown(err.Error())))
+	}
+}
+
 // settleKept tells the server what became of a message, now that it is written down.
 func (r *Runner) settleKept(e *entry) {
+	now := r.clock.now()
+	if e.back {
+		r.send(e.d, e.reply, e.v, now)
+		return
+	}
 	reply, gone := r.buf.release(e.d, e.v.kind == givenUp)
 	v := e.v
-	if gone && e.letter == nil {
+	switch {
+	case !gone:
+	case e.letter == nil:
 		v = verdict{kind: late}
+	default:
+		// The letter is there. Whoever has the message by now finds it there too, and counts it; this one says so first.
+		r.log.Warn("the lease was lost before the dead letter was written", describe(e.d)...)
+		r.tell(e.d, reply, v, now)
+		return
 	}
 	r.logFailure(e.d, v, e.err)
-	if gone && e.letter != nil {
-		// The letter is there. Whoever has the message by now finds it there too; this one says so first.
-		r.log.Warn("the lease was lost before the dead letter was written", describe(e.d)...)
-	}
-	r.send(e.d, reply, v, r.clock.now())
+	r.send(e.d, reply, v, now)
 }
 
 // closeBooks waits until everything is written down, hands back what could not be, and ends the writers.

@@ -16,22 +16,24 @@ type buffer struct {
 	slots   int           // how many may run
 	limit   time.Duration // the handle timeout
 	running int
-	kept    int           // held, and neither waiting nor running: something is written down first
-	special bool          // the next message is not simply the queue's: there is a pause, a suspect, or a guest
-	pause   *pause        // nil: none
-	aside   fifo          // suspects that wait to run alone
-	lone    *delivery     // the suspect that runs alone
-	guests  int           // handlers of another Runner that use slots of ours
-	waiting int           // of those, the ones that wait for a slot
-	free    sync.Cond     // they wait here
-	ours    bool          // a guest was served last: a message is next
-	turned  bool          // no guest comes in any more
-	resumed *pause        // has ended, and nobody was told yet
-	idle    int           // slots that wait on more
-	waking  int           // of those, told to wake and not there yet
-	closed  bool          // nothing more will come
-	avg     time.Duration // moving average of the handlers' times; 0 before the first has ended
-	typical time.Duration // moving median of them, which an outlier does not move
+	stuck   int                 // of those kept, the ones whose dead letters can't be written
+	kept    int                 // held, and neither waiting nor running: something is written down first
+	special bool                // the next message is not simply the queue's: there is a pause, a suspect, or a guest
+	pause   *pause              // nil: none
+	aside   fifo                // suspects that wait to run alone
+	lone    *delivery           // the suspect that runs alone
+	guests  map[*delivery]guest // handlers of another Runner that use slots of ours
+	waiting int                 // of those that want to, the ones that wait for a slot,
+	shy     int                 // and of these, the ones that have to run alone
+	free    sync.Cond           // they wait here
+	ours    bool                // a guest was served last: a message is next
+	turned  bool                // no guest comes in any more
+	resumed *pause              // has ended, and nobody was told yet
+	idle    int                 // slots that wait on more
+	waking  int                 // of those, told to wake and not there yet
+	closed  bool                // nothing more will come
+	avg     time.Duration       // moving average of the handlers' times; 0 before the first has ended
+	typical time.Duration       // moving median of them, which an outlier does not move
 	settled []settledEntry
 	top     uint64 // the highest stream sequence taken in
 
@@ -41,7 +43,7 @@ type buffer struct {
 }
 
 func newBuffer(slots int, handleTimeout time.Duration) *buffer {
-	b := &buffer{slots: slots, limit: handleTimeout, settled: make([]settledEntry, settledSize)}
+	b := &buffer{slots: slots, limit: handleTimeout, guests: make(map[*delivery]guest), settled: make([]settledEntry, settledSize)}
 	b.more.L, b.free.L = &b.mu, &b.mu
 	return b
 }

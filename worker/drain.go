@@ -129,8 +129,9 @@ func (r *Runner) handBackPaused() {
 	if !paused {
 		return
 	}
+	r.buf.turnAway()
 	for _, d := range r.buf.takeBack() {
-		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
+		r.handBack(d, d.reply, 0)
 	}
 }
 
@@ -138,7 +139,7 @@ func (r *Runner) handBackPaused() {
 func (r *Runner) interrupt() *DrainError {
 	r.buf.turnAway()
 	for _, d := range r.buf.takeBack() {
-		r.send(d, d.reply, verdict{kind: returned}, r.clock.now())
+		r.handBack(d, d.reply, 0)
 	}
 	running := r.buf.runningNow()
 	before := r.counters.interrupted.Load()
@@ -157,7 +158,7 @@ func (r *Runner) interrupt() *DrainError {
 		}
 		e.Abandoned = append(e.Abandoned, r.item(d, r.clock.now()))
 		r.log.Error("a handler ignores that its context has ended: its message is handed back while it runs", describe(d)...)
-		r.send(d, reply, verdict{kind: returned}, r.clock.now())
+		r.handBack(d, reply, 0)
 	}
 	if e.Interrupted == 0 && len(e.Abandoned) == 0 {
 		return nil // all returned in the last moment, with an answer

@@ -85,6 +85,9 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 	b.mu.Unlock()
 	for _, o := range over {
 		r.endAttempt(o)
+		if r.source != nil {
+			r.source.buf.hangs(o.d)
+		}
 	}
 	for _, d := range hung {
 		r.noteTimeout(d)

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/ackfloor/ackfloor"
 	"github.com/ackfloor/ackfloor/deadletter"
 	"go.uber.org/zap"
 )
@@ -99,7 +98,10 @@ func (r *Runner) letter(d *delivery, v verdict, rec *record) *deadletter.Letter 
 		}
 		l = of
 	}
-	l.Deliveries, l.Attempts = int(rec.Known), d.msg.Attempt
+	l.Deliveries, l.Attempts = int(rec.Known), rec.Failures+rec.Deaths
+	if !r.records.kept() {
+		l.Attempts = d.msg.Attempt
+	}
 	l.Reason, l.Error = v.reason, rec.Error
 	l.FirstFailed, l.LastFailed = rec.First, rec.Last
 	l.Host, l.Version = r.letters.host, r.letters.version
@@ -117,86 +119,3 @@ func (r *Runner) writeLetter(ctx context.Context, e *entry) error {
 }
 
 var errNotConnected = errors.New("not connected")
-
-// shortError is an error in the form that a letter carries: one line without secrets; of a panic, its value.
-func shortError(err error) (s string) {
-	defer func() {
-		if p := recover(); p != nil {
-			s = fmt.Sprintf("%T, a method of which panicked", err)
-		}
-	}()
-	var panicked *ackfloor.PanicError
-	if errors.As(err, &panicked) && !panicked.Goexit {
-		return shown("panic: " + fmt.Sprint(panicked.Value))
-	}
-	return shown(err.Error())
-}
-
-// entryFor tells what has to be written down before a message is settled; nil: nothing.
-func (r *Runner) entryFor(d *delivery, v verdict, err error) *entry {
-	switch { // what is done a hundred thousand times a second is told first
-	case v.kind == acked, v.kind == retried && r.records.kv == nil, v.kind == givenUp && r.letters == nil, v.kind == returned && (d.past == nil || !d.past.known):
-		return nil
-	}
-	var before record
-	if d.past != nil {
-		before = d.past.record
-	}
-	r.buf.mu.Lock()
-	before.Published, before.Known = d.published(), d.deliveriesLocked()
-	r.buf.mu.Unlock()
-	e := &entry{d: d, seq: d.msg.Sequence, v: v, err: err}
-	switch v.kind {
-	case retried:
-		rec := before.failed(time.Now(), v.reason, shortError(err))
-		e.record = &rec
-	case givenUp:
-		rec := before.failed(time.Now(), v.reason, shortError(err))
-		rec.Verdict = v.reason
-		e.record = &rec
-		if e.letter = r.letter(d, v, &rec); e.letter == nil {
-			return nil
-		}
-		e.v.letter = true
-	case returned:
-		e.record = &before // it did not die, nor get lost: another return or two, and it would be suspected
-	default:
-		return nil
-	}
-	return e
-}
-
-// keep has something written down before a message is settled. It returns false where the message is no longer ours.
-func (r *Runner) keep(e *entry, now time.Duration) bool {
-	b := r.buf
-	b.mu.Lock()
-	ours := b.keepLocked(e.d, now)
-	if r.reader.within == e.d {
-		r.reader.within = nil
-	}
-	e.d.stampDue = min(e.d.stampDue, now+min(stampEarly, r.leaseTime()/3))
-	due := e.d.stampDue
-	over := b.resumed
-	b.resumed = nil
-	ask, room := r.askLocked(now)
-	b.mu.Unlock()
-	r.leases.by(due)
-	r.sayResumed(over, now)
-	if room {
-		r.post(ask)
-	}
-	if ours {
-		r.books.add(e)
-	}
-	return ours
-}
-
-// noteTimeout writes down that an attempt has taken too long, since a handler that hangs does not return to tell.
-func (r *Runner) noteTimeout(d *delivery) {
-	if r.records.kv == nil {
-		return
-	}
-	if e := r.entryFor(d, verdict{kind: retried, reason: "timed out"}, ackfloor.ErrHandleTimeout); e != nil {
-		r.books.add(&entry{seq: e.seq, record: e.record})
-	}
-}

@@ -35,6 +35,7 @@ func (b *buffer) pauseLocked(d *delivery, now, delay time.Duration, why string) 
 	b.special = true
 	// A copy, since the handler, or what it left behind, may still look at this attempt's context and message.
 	again := &delivery{attempt: attempt{r: d.attempt.r}, msg: d.msg, past: d.past, reply: d.reply, received: d.received, stampDue: d.stampDue, leaseEnd: d.leaseEnd, bounced: d.bounced}
+	again.attempt.newest = d.attempt.newest
 	b.held.put(again)
 	if d.past != nil && d.past.alone {
 		b.aside.push(again)
@@ -78,6 +79,10 @@ func (r *Runner) endPause(now time.Duration) time.Duration {
 	}
 	if now < p.until {
 		return p.until
+	}
+	if r.buf.held.len() == r.buf.kept { // what was to be tried is another's by now
+		r.buf.pause = nil
+		r.buf.ordinaryLocked()
 	}
 	r.buf.wakeAllLocked()
 	return never

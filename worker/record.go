@@ -19,6 +19,7 @@ import (
 // record is what workers tell one another about a message that failed or is suspected: the server counts deliveries, not attempts. It is
 // kept in a key-value bucket, and written on failures and suspicions only.
 type record struct {
+	Consumer  int64     `json:"consumer"`           // when the consumer was made, nanoseconds since 1970: one that was made anew begins anew
 	Published int64     `json:"published"`          // when the message was, nanoseconds since 1970: tells it from one of a stream of the same name made anew
 	Known     uint64    `json:"known"`              // the delivery up to which it is known what became of each
 	Failures  int       `json:"failures,omitempty"` // attempts that ended with a failure
@@ -30,14 +31,13 @@ type record struct {
 	Verdict   string    `json:"verdict,omitempty"` // why it is given up: it belongs into the dead letters, unseen by a handler
 }
 
-// failed is the record behind one more failure.
-func (p record) failed(at time.Time, reason, err string) record {
+// failed counts one more failure.
+func (p *record) failed(at time.Time, reason, err string) {
 	p.Failures++
 	p.Last, p.Reason, p.Error = at, reason, err
 	if p.First.IsZero() {
 		p.First = at
 	}
-	return p
 }
 
 // history is what is known of a message that the server has delivered before.
@@ -62,10 +62,14 @@ const (
 // records reads and writes records. The zero value keeps none.
 type records struct {
 	kv       jetstream.KeyValue // nil: none are kept
-	consumer string             // as it stands in a key
+	consumer string             // and its stream, as they stand in a key
+	born     int64              // when the consumer was made
 	broken   atomic.Int64       // since when no write succeeded, by the Runner's clock; 0: the last one did
 	again    atomic.Int64       // when a write is tried again meanwhile
 }
+
+// kept tells whether there are any.
+func (s *records) kept() bool { return s.kv != nil }
 
 func (s *records) key(seq uint64) string { return s.consumer + "." + strconv.FormatUint(seq, 10) }
 
@@ -79,8 +83,8 @@ const (
 )
 
 // read returns the record of a message, an empty one where there is none.
-func (s *records) read(ctx context.Context, c clock, d *delivery) (record, reading) {
-	none := record{Published: d.published()}
+func (s *records) read(ctx context.Context, c clock, seq uint64, published int64) (record, reading) {
+	none := record{Published: published, Consumer: s.born}
 	if s.kv == nil {
 		return none, recordNever
 	}
@@ -91,20 +95,43 @@ func (s *records) read(ctx context.Context, c clock, d *delivery) (record, readi
 			can = recordNever
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordWait)
-	defer cancel()
-	e, err := s.kv.Get(ctx, s.key(d.msg.Sequence))
+	rec, err := s.get(ctx, seq)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return none, can
 	}
-	var rec record
-	if err != nil || json.Unmarshal(e.Value(), &rec) != nil {
+	if err != nil {
 		return none, max(can, recordLater)
 	}
-	if rec.Published != d.published() {
+	if rec.Published != published || rec.Consumer != s.born {
 		return none, can
 	}
 	return rec, can
+}
+
+// mend tries a write where the last one failed a while ago: without a failure nothing else would, and the bucket be distrusted for ever.
+func (s *records) mend(ctx context.Context, c clock, d *delivery) {
+	if s.broken.Load() == 0 || c.now() < time.Duration(s.again.Load()) {
+		return
+	}
+	rec, err := s.get(ctx, d.msg.Sequence)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		rec, err = record{}, nil // of no message: it means nothing to who reads it
+	}
+	if err == nil {
+		_ = s.write(ctx, c, d.msg.Sequence, &rec) // what it finds is kept in broken
+	}
+}
+
+// get reads what is stored.
+func (s *records) get(ctx context.Context, seq uint64) (record, error) {
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	var rec record
+	e, err := s.kv.Get(ctx, s.key(seq))
+	if err == nil {
+		err = json.Unmarshal(e.Value(), &rec)
+	}
+	return rec, err
 }
 
 // write stores a record, or with nil deletes it.
@@ -140,7 +167,7 @@ func (r *Runner) openRecords(ctx context.Context) error {
 	case r.cfg.Records == off:
 		return nil
 	case r.source != nil: // the same bucket, and keys beside those of the messages
-		r.records.kv, r.records.consumer = r.source.records.kv, r.source.records.consumer+".replay"
+		r.records.kv, r.records.consumer, r.records.born = r.source.records.kv, r.source.records.consumer+".replay", r.bound.info.Created.UnixNano()
 		return nil
 	}
 	info := r.subjects.prefix + "STREAM.INFO.KV_" + r.cfg.Records
@@ -178,9 +205,12 @@ func (r *Runner) openRecords(ctx context.Context) error {
 		r.withoutRecords(err)
 		return nil
 	}
-	r.records.kv, r.records.consumer = kv, keyToken(r.cfg.Consumer)
+	r.records.kv, r.records.consumer, r.records.born = kv, r.recordKeys(), r.bound.info.Created.UnixNano()
 	return nil
 }
+
+// recordKeys is what the keys of this consumer begin with: several streams may share a bucket.
+func (r *Runner) recordKeys() string { return keyToken(r.cfg.Stream) + "." + keyToken(r.cfg.Consumer) }
 
 // keyToken makes of a consumer's name a token that may stand in a key of a bucket, which takes fewer characters.
 func keyToken(name string) string {
@@ -235,7 +265,7 @@ func (r *Runner) makeBucket(ctx context.Context) error {
 func (r *Runner) mayWrite(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordWait)
 	defer cancel()
-	subject := "$KV." + r.cfg.Records + "." + keyToken(r.cfg.Consumer) + ".0"
+	subject := "$KV." + r.cfg.Records + "." + r.recordKeys() + ".0"
 	if r.subjects.prefix != defaultAPI {
 		subject = r.subjects.prefix + subject
 	}

@@ -23,7 +23,7 @@ const (
 // handleReplays pulls and handles replays until ctx ends.
 func (r *Runner) handleReplays(ctx context.Context) error {
 	said := ""
-	for {
+	for ctx.Err() == nil {
 		child, err := r.replayRunner()
 		if err == nil {
 			r.replays.Store(child)
@@ -48,6 +48,7 @@ func (r *Runner) handleReplays(ctx context.Context) error {
 		case <-wait.C:
 		}
 	}
+	return nil
 }
 
 // replayRunner makes the Runner that handles the replays of r.
@@ -96,10 +97,13 @@ func (r *Runner) callReplay(d *delivery) error {
 	m.Header[deadletter.HeaderReplays] = []string{strconv.Itoa(l.Replays)}
 	slots := r.source.buf
 	r.limit(d, never) // its time begins when it has a slot
-	if !slots.enter() {
+	if !slots.enter(d, d.past != nil && d.past.alone) {
 		return errTurnedAway
 	}
-	defer slots.leave()
+	defer slots.leave(d)
+	if d.past != nil && d.past.alone && !d.past.marked {
+		r.markAlone(d)
+	}
 	limit := r.clock.now() + r.cfg.HandleTimeout
 	if !r.limit(d, limit) {
 		return errTurnedAway
@@ -121,8 +125,11 @@ func (r *Runner) limit(d *delivery, limit time.Duration) bool {
 // replaysIdle tells whether no replay is held or waits.
 func (r *Runner) replaysIdle(ctx context.Context) bool {
 	child := r.replays.Load()
-	if child == nil || child.failed() != nil {
-		return r.letters == nil || r.source != nil || child != nil
+	switch {
+	case child == nil:
+		return r.letters == nil || r.source != nil
+	case child.failed() != nil || State(child.state.Load()) == StateEnded: // none are handled now
+		return true
 	}
 	return State(child.state.Load()) == StateWorking && child.empty() && child.nothingPending(ctx)
 }

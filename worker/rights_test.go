@@ -20,7 +20,7 @@ var (
 	writeLetters = []string{"dlq.EVENTS.D.>"}
 	bindLetters  = []string{"$JS.API.STREAM.INFO.EVENTS_DLQ", "$JS.API.DIRECT.GET.EVENTS_DLQ.dlq.EVENTS.D.>"}
 	makeLetters  = []string{"$JS.API.STREAM.CREATE.EVENTS_DLQ"}
-	bindRecords  = []string{"$JS.API.STREAM.INFO.KV_ackfloor_EVENTS", "$JS.API.DIRECT.GET.KV_ackfloor_EVENTS.$KV.ackfloor_EVENTS.D.>", "$KV.ackfloor_EVENTS.D.>"}
+	bindRecords  = []string{"$JS.API.STREAM.INFO.KV_ackfloor_EVENTS", "$JS.API.DIRECT.GET.KV_ackfloor_EVENTS.$KV.ackfloor_EVENTS.EVENTS.D.>", "$KV.ackfloor_EVENTS.EVENTS.D.>"}
 	makeRecords  = []string{"$JS.API.STREAM.CREATE.KV_ackfloor_EVENTS"}
 	bindReplays  = []string{"$JS.API.CONSUMER.INFO.EVENTS_DLQ.replay_EVENTS_D", "$JS.API.CONSUMER.MSG.NEXT.EVENTS_DLQ.replay_EVENTS_D", "$JS.ACK.EVENTS_DLQ.replay_EVENTS_D.>"}
 	makeReplays  = []string{"$JS.API.CONSUMER.CREATE.EVENTS_DLQ.replay_EVENTS_D.>"}

@@ -11,10 +11,17 @@ type limits struct {
 	waiting  int // open pulls, of all workers together; 0: no limit
 }
 
+// keptFree is how many messages may be kept beside those held, while they are written down; more than that stand for messages that wait.
+const keptFree = 64
+
 // roomLocked tells how many messages to ask for now: none, unless it is worth a request.
 func (r *Runner) roomLocked() int {
 	p := &r.pull
-	held := r.buf.held.len() - r.buf.kept
+	free := keptFree
+	if p.size > 0 {
+		free = min(free, max(1, r.cfg.PullBytes/p.size))
+	}
+	held := r.buf.held.len() - min(r.buf.kept, r.buf.stuck+free)
 	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}
@@ -25,10 +32,10 @@ func (r *Runner) roomLocked() int {
 	if p.size > 0 { // and no more bytes, held and on their way, than two pulls may bring
 		most = min(most, max(1, 2*r.cfg.PullBytes/p.size))
 	}
-	free := most - held
-	n := free - p.asked
+	room := most - held
+	n := room - p.asked
 	// Not one request a message where many may wait, and not many small ones open at once where few may.
-	if n < max(1, (most-r.cfg.Concurrency)/2) || most < 2*r.cfg.Concurrency && 2*p.asked >= free {
+	if n < max(1, (most-r.cfg.Concurrency)/2) || most < 2*r.cfg.Concurrency && 2*p.asked >= room {
 		return 0
 	}
 	if r.conf.open.Load() > maxOpen {

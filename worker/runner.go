@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +163,11 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 
 	<-work.Done()
 	err = r.drain(ctx, context.Cause(work))
-	err = cmp.Or(err, <-replays)
+	replayed := <-replays
+	var broken *DrainError
+	if err == nil && errors.As(replayed, &broken) { // other ends of it have been said, and are not ours
+		err = broken
+	}
 	unsubscribe()
 	r.endReading()
 	end()

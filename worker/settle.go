@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ackfloor/ackfloor"
@@ -14,16 +15,45 @@ import (
 func errorFields(err error) (fields []zap.Field) {
 	defer func() {
 		if p := recover(); p != nil {
-			fields = []zap.Field{zap.String("error", fmt.Sprintf("%T, a method of which panicked: %v", err, p))}
+			fields = []zap.Field{zap.String("error", shown(fmt.Sprintf("%T, a method of which panicked: %v", err, p)))}
 		}
 	}()
-	fields = []zap.Field{zap.String("error", shown(err.Error()))}
+	if err == nil {
+		return nil
+	}
+	fields = []zap.Field{zap.String("error", shown(cut(err.Error(), longError)))}
 	var panicked *ackfloor.PanicError
 	if errors.As(err, &panicked) && panicked.Stack != nil {
 		fields = append(fields, zap.ByteString("stack", panicked.Stack))
 	}
 	return fields
 }
+
+const longError = 8 << 10 // bytes of an error's text in a line of the log
+
+// cut bounds a text.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// shortError is an error in the form that a letter and a record carry: one line without secrets; of a panic, its value.
+func shortError(err error) (s string) {
+	defer func() {
+		if p := recover(); p != nil {
+			s = fmt.Sprintf("%T, a method of which panicked", err)
+		}
+	}()
+	var panicked *ackfloor.PanicError
+	if errors.As(err, &panicked) && !panicked.Goexit {
+		return cut(shown(cut("panic: "+fmt.Sprint(panicked.Value), longError)), shortErrorMost)
+	}
+	return cut(shown(cut(err.Error(), longError)), shortErrorMost)
+}
+
+const shortErrorMost = 1000
 
 // settle decides what becomes of a message whose handler has returned, takes it out of the held set and tells the server. It is, with
 // send, the only place where an ack, a nak or a term leaves.
@@ -39,11 +69,15 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 		}
 		v = verdict{kind: returned}
 	}
+	if v.kind == returned {
+		r.counters.interrupted.Add(1)
+	}
 	if e := r.entryFor(d, v, err); e != nil {
 		if r.keep(e, now) {
 			return
 		}
 		v = verdict{kind: late} // keep has taken it out
+		r.notDead(d)
 		r.logFailure(d, v, err)
 		r.send(d, "", v, now)
 		return
@@ -52,8 +86,8 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 	if gone && v.kind != acked {
 		v = verdict{kind: late} // handed back, or its lease is lost
 	}
-	if v.kind == returned {
-		r.counters.interrupted.Add(1)
+	if v.kind == late {
+		r.notDead(d)
 	}
 	if v.kind != acked {
 		r.logFailure(d, v, err)

@@ -7,23 +7,28 @@ import "time"
 // specialLocked takes the message whose turn it is in such a time.
 func (b *buffer) specialLocked(now time.Duration) *delivery {
 	switch {
-	case b.lone != nil, b.running+b.guests >= b.slots, b.waiting > 0 && !b.ours && b.running+b.guests+b.waiting >= b.slots+1:
+	case b.lone != nil, b.shy > 0, b.running+len(b.guests) >= b.slots:
 		return nil
 	case b.pause != nil && (b.pause.probe != nil || now < b.pause.until):
 		return nil
-	case b.aside.len() > 0:
-		if b.activeLocked() > 0 {
+	case b.waiting > 0 && !b.ours && b.pause == nil && b.aside.len() == 0 && b.running+len(b.guests)+b.waiting > b.slots:
+		return nil // a guest's turn
+	}
+	first, second := &b.aside, &b.queue
+	if b.pause != nil && b.pause.tried%2 == 1 { // a suspect that asks for a pause again and again must not hold up all others
+		first, second = second, first
+	}
+	for _, q := range []*fifo{first, second} {
+		if q == &b.aside && q.len() > 0 && b.activeLocked() > 0 {
 			return nil
 		}
-		for d := b.aside.pop(); d != nil; d = b.aside.pop() {
-			if !d.gone {
-				b.lone = d
-				return b.takenLocked(d)
+		for d := q.pop(); d != nil; d = q.pop() {
+			if d.gone {
+				continue
 			}
-		}
-	}
-	for d := b.queue.pop(); d != nil; d = b.queue.pop() {
-		if !d.gone {
+			if q == &b.aside {
+				b.lone = d
+			}
 			return b.takenLocked(d)
 		}
 	}
@@ -42,7 +47,12 @@ func (b *buffer) takenLocked(d *delivery) *delivery {
 
 // activeLocked is how many handlers run whose end is to be waited for: not those that hang past their time.
 func (b *buffer) activeLocked() int {
-	n := b.guests
+	n := 0
+	for _, g := range b.guests {
+		if !g.hangs {
+			n++
+		}
+	}
 	for d := range b.held.all() {
 		if d.running && !d.gone && !d.expired {
 			n++
@@ -71,7 +81,7 @@ func (b *buffer) wakeAllLocked() {
 
 // ordinaryLocked ends the special time if nothing is special any more.
 func (b *buffer) ordinaryLocked() {
-	b.special = b.lone != nil || b.pause != nil || b.guests+b.waiting > 0 || b.aside.len() > 0
+	b.special = b.lone != nil || b.pause != nil || len(b.guests)+b.waiting > 0 || b.aside.len() > 0
 }
 
 // lostLocked is called for a handler that is not waited for any more: its lease is lost, or it hangs.
@@ -107,31 +117,67 @@ func (b *buffer) setAside(d *delivery) {
 	b.wakeAllLocked()
 }
 
-// enter waits for a slot for a guest: a handler that another Runner of this process calls. It returns false when the guest is to give
-// up, since the grace is over. Guests and messages take turns where slots are few.
-func (b *buffer) enter() bool {
+// guest is a handler of another Runner of this process that uses a slot.
+type guest struct{ hangs bool }
+
+// enter waits for a slot for a guest; alone is for a suspect. It returns false when the guest is to give up, since the grace is over. Guests and
+// messages take turns where slots are few.
+func (b *buffer) enter(d *delivery, alone bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting++
+	if alone {
+		b.shy++
+	}
 	b.special = true
-	defer func() { b.waiting--; b.ordinaryLocked() }()
-	for {
-		if b.turned {
-			return false
+	defer func() {
+		b.waiting--
+		if alone {
+			b.shy--
 		}
-		if b.running+b.guests < b.slots && b.lone == nil && b.pause == nil && b.aside.len() == 0 && (!b.ours || b.queue.len() == 0) {
-			b.guests++
+		b.ordinaryLocked()
+	}()
+	for !b.turned {
+		if b.mayEnterLocked(alone) {
+			b.guests[d] = guest{}
+			if alone {
+				b.lone = d
+			}
 			return true
 		}
 		b.free.Wait()
 	}
+	return false
+}
+
+func (b *buffer) mayEnterLocked(alone bool) bool {
+	switch {
+	case b.running+len(b.guests) >= b.slots, b.lone != nil, b.pause != nil:
+		return false
+	case alone:
+		return b.activeLocked() == 0
+	}
+	return b.aside.len() == 0 && b.shy == 0 && (!b.ours || b.queue.len() == 0)
+}
+
+// hangs is called when a guest's time is over, or its lease lost: nobody waits for it any more.
+func (b *buffer) hangs(d *delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.guests[d]; ok {
+		b.guests[d] = guest{hangs: true}
+		b.lostLocked(d)
+	}
 }
 
 // leave gives a guest's slot back.
-func (b *buffer) leave() {
+func (b *buffer) leave(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.guests--
+	delete(b.guests, d)
+	if b.lone == d {
+		b.lone = nil
+	}
 	b.ours = b.queue.len() > 0
 	b.ordinaryLocked()
 	b.wakeAllLocked()

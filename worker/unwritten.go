@@ -40,7 +40,15 @@ func (r *Runner) laterLocked(e *entry) {
 		return
 	}
 	b.later = append(b.later, e)
+	r.stuckLocked()
 	b.alarm.by(b.next)
+}
+
+// stuckLocked tells the held set how many messages are kept for as long as dead letters can't be written: the others go on all the same.
+func (r *Runner) stuckLocked() {
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	r.buf.stuck = len(r.books.later)
 }
 
 // putOffLocked hands a message back whose letter could not be written: whoever gets it next tries again.
@@ -70,6 +78,7 @@ func (r *Runner) wroteLetterLocked() {
 	b.failed = nil
 	r.log.Info("dead letters can be written again", zap.String("dead_letters", r.cfg.DeadLetter), zap.Int("waiting", len(b.later)))
 	b.ready, b.later = append(b.ready, b.later...), nil
+	r.stuckLocked()
 	b.more.Broadcast()
 }
 
@@ -88,6 +97,7 @@ func (r *Runner) tendLetters(now time.Duration) time.Duration {
 	b.later[0].now = true
 	b.ready = append(b.ready, b.later[0])
 	b.later[0], b.later = nil, b.later[1:]
+	r.stuckLocked()
 	b.more.Signal()
 	return b.next
 }
