@@ -50,13 +50,11 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 			}
 			over = append(over, overdue{d, true, ackfloor.ErrHandleTimeout, describe(d)})
 		}
-		if d.expired && d.running && !d.noted {
-			if at := d.attempt.limit + min(hangs, r.leaseTime()/4); now < at {
-				next = min(next, at)
-			} else {
-				d.noted = true
-				hung = append(hung, d)
-			}
+		if at := d.attempt.limit + min(hangs, r.leaseTime()/4); d.expired && d.running && !d.noted && now >= at {
+			d.noted = true
+			hung = append(hung, d)
+		} else if d.expired && !d.noted {
+			next = min(next, at)
 		}
 		if now >= d.leaseEnd {
 			b.dropLocked(d)

@@ -2,18 +2,13 @@ package worker
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 )
 
 // record is what workers tell one another about a message that failed or is suspected: the server counts deliveries, not attempts. It is
@@ -159,130 +154,4 @@ func (s *records) write(ctx context.Context, c clock, seq uint64, rec *record) e
 	}
 	s.broken.Store(0)
 	return nil
-}
-
-// openRecords finds or makes the bucket. Where that is not permitted, attempts are counted by deliveries, and it says so.
-func (r *Runner) openRecords(ctx context.Context) error {
-	switch {
-	case r.cfg.Records == off:
-		return nil
-	case r.source != nil: // the same bucket, and keys beside those of the messages
-		r.records.kv, r.records.consumer, r.records.born = r.source.records.kv, r.source.records.consumer+".replay", r.bound.info.Created.UnixNano()
-		return nil
-	}
-	info := r.subjects.prefix + "STREAM.INFO.KV_" + r.cfg.Records
-	var stream jetstream.StreamInfo
-	err := r.request(ctx, info, nil, &stream)
-	var denied *PermissionError
-	switch {
-	case err == nil:
-	case errors.As(err, &denied):
-		r.withoutRecords(denied)
-		return nil
-	case apiCode(err) == codeStreamNotFound && r.cfg.Bind == BindExisting:
-		r.withoutRecords(fmt.Errorf("there is no bucket %q, and BIND=existing makes none", r.cfg.Records))
-		return nil
-	case apiCode(err) != codeStreamNotFound:
-		return err // perhaps an election: once more
-	}
-	if err != nil {
-		if err = r.makeBucket(ctx); errors.As(err, &denied) {
-			r.withoutRecords(denied)
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-	js, err := r.jetStream()
-	if err != nil {
-		return err
-	}
-	kv, err := js.KeyValue(ctx, r.cfg.Records)
-	if err != nil {
-		return err
-	}
-	if err := r.mayWrite(ctx); err != nil {
-		r.withoutRecords(err)
-		return nil
-	}
-	r.records.kv, r.records.consumer, r.records.born = kv, r.recordKeys(), r.bound.info.Created.UnixNano()
-	return nil
-}
-
-// recordKeys is what the keys of this consumer begin with: several streams may share a bucket.
-func (r *Runner) recordKeys() string { return keyToken(r.cfg.Stream) + "." + keyToken(r.cfg.Consumer) }
-
-// keyToken makes of a consumer's name a token that may stand in a key of a bucket, which takes fewer characters.
-func keyToken(name string) string {
-	if plainName(name) {
-		return name
-	}
-	return "=" + hex.EncodeToString([]byte(name))
-}
-
-// bucketName makes of a stream's name what may stand in the name of a bucket.
-func bucketName(stream string) string {
-	return strings.Map(func(c rune) rune {
-		if plainName(string(c)) {
-			return c
-		}
-		return '_'
-	}, stream)
-}
-
-// plainName holds for letters, digits, - and _, of which the names of buckets are made.
-func plainName(s string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
-	})
-}
-
-// makeBucket makes the bucket as the client's own CreateKeyValue does (nats.go 1.55), without asking for the account's limits first, for which
-// few users have the right.
-func (r *Runner) makeBucket(ctx context.Context) error {
-	cfg := jetstream.StreamConfig{
-		Name: "KV_" + r.cfg.Records, Description: "Ackfloor: failures and suspicions of messages of " + r.cfg.Stream,
-		Subjects: []string{"$KV." + r.cfg.Records + ".>"}, MaxMsgsPerSubject: 1, MaxAge: recordTTL, Replicas: r.replicas(),
-		Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
-	}
-	var made jetstream.StreamInfo
-	create := func() error {
-		body, err := json.Marshal(cfg)
-		if err != nil {
-			return err
-		}
-		return r.request(ctx, r.subjects.prefix+"STREAM.CREATE."+cfg.Name, body, &made)
-	}
-	err := create()
-	if apiCode(err) == codeMaxBytesRequired {
-		cfg.MaxBytes = 64 << 20
-		err = create()
-	}
-	return err
-}
-
-// mayWrite asks to store a record on a condition that can't be met: the refusal tells that the user may write, and nothing is stored.
-func (r *Runner) mayWrite(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, recordWait)
-	defer cancel()
-	subject := "$KV." + r.cfg.Records + "." + r.recordKeys() + ".0"
-	if r.subjects.prefix != defaultAPI {
-		subject = r.subjects.prefix + subject
-	}
-	m := nats.NewMsg(subject)
-	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "18446744073709551615")
-	if _, err := r.nc.RequestMsgWithContext(ctx, m); err != nil {
-		if denied := r.denied(subject); denied != nil {
-			denied.Allow = subject[:len(subject)-1] + ">"
-			return denied
-		}
-		return fmt.Errorf("bucket %q does not answer: %w", r.cfg.Records, err)
-	}
-	return nil
-}
-
-// withoutRecords says what follows where no records can be kept.
-func (r *Runner) withoutRecords(err error) {
-	r.log.Warn("attempts are counted by the server's deliveries, and a message that kills its process is known by these only: no bucket for records",
-		zap.String("bucket", r.cfg.Records), zap.String("error", shown(err.Error())))
 }

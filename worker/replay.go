@@ -62,7 +62,9 @@ func (r *Runner) replayRunner() (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	child.log = child.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)) // one start and one drain are enough to read
+	if child.log.Core().Enabled(zap.WarnLevel) {
+		child.log = child.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)) // one start and one drain are enough to read
+	}
 	child.cfg.DeadLetter, child.source = r.cfg.DeadLetter, r
 	return child, nil
 }

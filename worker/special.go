@@ -7,7 +7,7 @@ import "time"
 // specialLocked takes the message whose turn it is in such a time.
 func (b *buffer) specialLocked(now time.Duration) *delivery {
 	switch {
-	case b.lone != nil, b.shy > 0, b.running+len(b.guests) >= b.slots:
+	case b.lone != nil, b.shy > 0 && b.pause == nil, b.running+len(b.guests) >= b.slots:
 		return nil
 	case b.pause != nil && (b.pause.probe != nil || now < b.pause.until):
 		return nil
