@@ -219,6 +219,10 @@ func TestLameDuck(t *testing.T) {
 			t.Errorf("sequence %d was handled %d times", seq, n)
 		}
 	}
+	k.signal(syscall.SIGTERM)
+	if code, _ := k.exit(5 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 	if !strings.Contains(k.stderr.String(), "lame duck") {
 		t.Error("no line says so")
 	}
