@@ -69,6 +69,11 @@ func (r *Runner) endPulls(graceOver <-chan struct{}) {
 	p.mu.Lock()
 	p.stopped = true
 	p.mu.Unlock()
+	if r.source != nil {
+		r.quitPulls() // replays are few: a delivery that is lost here comes again, and a stop need not wait for a pull that is idle
+		r.buf.close()
+		return
+	}
 	for {
 		p.mu.Lock()
 		open := p.open
