@@ -27,7 +27,7 @@ func ExampleJSON() {
 	// Output:
 	// ORDERS:41: order a7 over 1250 cents
 	// <nil>
-	// ackfloor: the payload of "orders.new" (10 bytes) can't be decoded: unexpected end of JSON input
+	// ackfloor: can't be decoded: unexpected end of JSON input (payload of "orders.new", 10 bytes)
 }
 
 func ExamplePermanent() {

@@ -17,7 +17,7 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("ackfloor: the payload of %q (%d bytes) can't be decoded: %v", e.Subject, e.Size, e.Err)
+	return fmt.Sprintf("ackfloor: can't be decoded: %v (payload of %q, %d bytes)", e.Err, e.Subject, e.Size)
 }
 
 // Unwrap returns the decoder's error.

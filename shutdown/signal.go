@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // SignalError is the cause of a context that a signal ended.
@@ -19,8 +20,12 @@ func (e *SignalError) Error() string { return "shutdown: signal received: " + e.
 
 func (e *SignalError) code() int { return 128 + int(e.Signal) }
 
+// sameSignal is for how long behind the first a signal of its kind counts as the same one.
+const sameSignal = 10 * time.Millisecond
+
 // Notify takes SIGINT and SIGTERM for this process. The first one ends ctx, with a *SignalError as its cause; the second,
-// of either kind, calls exit with 128 + its number at once, whatever still runs. exit is os.Exit if nil. Signals are
+// of either kind, calls exit with 128 + its number at once, whatever still runs. exit is os.Exit if nil. One of the same kind within 10 ms
+// of the first is the first again: what signals a process and then its group, as timeout of coreutils does, sends two. Signals are
 // counted from the call on, also once parent has ended: the first then has nothing left to end.
 //
 // stop gives the signals back, so that the next one does what it did before, and ends ctx. It may be called more than once.
@@ -46,9 +51,18 @@ func Notify(parent context.Context, exit func(code int)) (ctx context.Context, s
 		if !ok {
 			return
 		}
+		at := time.Now()
 		cancel(first)
-		if second, ok := next(); ok {
+		for {
+			second, ok := next()
+			switch {
+			case !ok:
+				return
+			case second.Signal == first.Signal && time.Since(at) < sameSignal:
+				continue
+			}
 			exit(second.code())
+			return
 		}
 	}()
 	return ctx, sync.OnceFunc(func() {

@@ -115,7 +115,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		// The fastest of three: a machine that is busy with other tests delays one, a process that waits delays all.
 		fastest := time.Hour
 		for range 3 {
-			c := begin(t, "stuck").expect("ready").signal(tc.first).expect("stopping").signal(tc.second)
+			c := begin(t, "stuck").expect("ready").signal(tc.first).expect("stopping")
+			time.Sleep(20 * time.Millisecond) // two of a kind at once are one
+			c.signal(tc.second)
 			status, took := c.end()
 			if !status.Exited() || status.ExitStatus() != tc.code {
 				t.Fatalf("%v, %v: %v, want exit code %d", tc.first, tc.second, c.cmd.ProcessState, tc.code)
@@ -127,6 +129,23 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		if fastest >= 100*time.Millisecond {
 			t.Errorf("%v, %v: ended after %v, want under 100 ms", tc.first, tc.second, fastest)
 		}
+	}
+}
+
+// Two signals of a kind at once are one: what signals a process and then its group sends two.
+func TestTheSameSignalTwiceAtOnce(t *testing.T) {
+	c := begin(t, "stuck").expect("ready").signal(sigterm).signal(sigterm).expect("stopping")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.end()
+	}()
+	select {
+	case <-ended:
+		t.Errorf("they ended it: %v", c.cmd.ProcessState)
+	case <-time.After(100 * time.Millisecond):
+		c.signal(sigterm)
+		<-ended
 	}
 }
 

@@ -57,11 +57,12 @@ func (r *Runner) replayRunner() (*Runner, error) {
 	cfg.Stream, cfg.Consumer = r.cfg.DeadLetter, deadletter.ReplayConsumer(r.cfg.Stream, r.cfg.Consumer)
 	cfg.Filter, cfg.Start, cfg.DeadLetter = []string{deadletter.ReplayFilter(r.cfg.Stream, r.cfg.Consumer)}, "all", off
 	cfg.Concurrency, cfg.Prefetch, cfg.MaxAckPending, cfg.ExitWhenIdle = max(1, r.cfg.Concurrency/replayDivide), 0, 0, false
-	cfg.Logger, cfg.Retry, cfg.StartupTimeout, cfg.unknown = r.log.Named("replay"), r.policy, replayStart, nil
+	cfg.Logger, cfg.Retry, cfg.StartupTimeout, cfg.unknown = r.log, r.policy, replayStart, nil
 	child, err := New(r.nc, cfg, r.handler)
 	if err != nil {
 		return nil, err
 	}
+	child.log = r.log.Named("replay") // which names the stream and the consumer already
 	if child.log.Core().Enabled(zap.WarnLevel) {
 		child.log = child.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)) // one start and one drain are enough to read
 	}

@@ -191,6 +191,14 @@ func (r *Runner) logFailure(d *delivery, v verdict, err error) {
 	}
 }
 
+// describe names a message. Of a replay it names the message that it is of, and the replay beside.
 func describe(d *delivery) []zap.Field {
+	if d.attempt.r.source != nil {
+		l, err := deadletter.ReadReplay(d.msg.Subject, d.msg.Header, nil)
+		if err == nil {
+			return []zap.Field{zap.String("subject", printable(l.Subject)), zap.Uint64("sequence", l.MessageSequence), zap.Int("attempt", d.msg.Attempt),
+				zap.Uint64("replay", d.msg.Sequence)}
+		}
+	}
 	return []zap.Field{zap.String("subject", printable(d.msg.Subject)), zap.Uint64("sequence", d.msg.Sequence), zap.Int("attempt", d.msg.Attempt)}
 }
