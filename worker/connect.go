@@ -131,6 +131,7 @@ func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
 
 func (c Connection) options() ([]nats.Option, error) {
 	log := orNop(c.Logger)
+	said := &repeats{}
 	opts := []nats.Option{
 		nats.Name(c.Name),
 		nats.MaxReconnects(-1),
@@ -147,7 +148,9 @@ func (c Connection) options() ([]nats.Option, error) {
 			log.Warn("reconnected", zap.String("server", nc.ConnectedServerName()), zap.Uint64("times", nc.Stats().Reconnects))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Warn("the server reports", zap.String("error", redact(err.Error())))
+			if text := redact(err.Error()); said.first(text, time.Now()) {
+				log.Warn("the server reports", zap.String("error", text))
+			}
 		}),
 		// A server in lame duck mode asks its clients to go. What is on the way is sent again on the new connection.
 		nats.LameDuckModeHandler(func(nc *nats.Conn) {

@@ -206,3 +206,19 @@ func TestRunnersCloseNothing(t *testing.T) {
 		t.Errorf("%d subscriptions are left", n)
 	}
 }
+
+func TestWhatTheServerRepeatsIsSaidOnceAMinute(t *testing.T) {
+	var r repeats
+	now := time.Now()
+	said := 0
+	for i := range 130 {
+		for _, text := range []string{"one", "another"} {
+			if r.first(text, now.Add(time.Duration(i)*time.Second)) {
+				said++
+			}
+		}
+	}
+	if said != 6 {
+		t.Errorf("two texts in 130 seconds were said %d times, want 6", said)
+	}
+}

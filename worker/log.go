@@ -3,6 +3,8 @@ package worker
 import (
 	"fmt"
 	"os"
+	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -52,6 +54,26 @@ func newLogger(level, format string) (*zap.Logger, error) {
 		encoder = zapcore.NewConsoleEncoder(enc)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), l)), nil
+}
+
+// repeats tells what was said already, so that what is asked for again and again is reported once a minute.
+type repeats struct {
+	mu   sync.Mutex
+	said map[string]time.Time
+}
+
+// first tells whether a text was not said in the last minute.
+func (r *repeats) first(text string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last, ok := r.said[text]; ok && now.Sub(last) < time.Minute {
+		return false
+	}
+	if r.said == nil || len(r.said) >= 256 { // so many different ones are not a repetition
+		r.said = make(map[string]time.Time)
+	}
+	r.said[text] = now
+	return true
 }
 
 func orNop(l *zap.Logger) *zap.Logger {
