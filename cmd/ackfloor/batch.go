@@ -131,16 +131,22 @@ func (b *batch) run(ctx context.Context, ch choice, filter deadletter.Filter) ([
 // about says which letters are meant; rm has more to say.
 func (b *batch) about(picks []pick) string {
 	text := describe(b.place, picks)
-	open := 0
+	if b.verb != "remove" {
+		return text
+	}
+	open, replaying := 0, 0
 	for _, k := range picks {
-		if k.state != deadletter.StateHandled {
+		switch k.state {
+		case deadletter.StateOpen:
 			open++
+		case deadletter.StateReplaying:
+			replaying++
 		}
 	}
-	if b.verb == "remove" && open > 0 {
-		text += fmt.Sprintf(", %d of them not handled", open)
+	if open+replaying > 0 {
+		text += fmt.Sprintf(", %d of them not handled", open+replaying)
 	}
-	return text
+	return text + onTheirWay(replaying, len(picks))
 }
 
 func (b *batch) dryRun(picks []pick) error {
@@ -192,8 +198,12 @@ func (b *batch) process(ctx context.Context, picks []pick) (finished []pick, err
 		bar.add()
 	}
 	bar.clear()
+	if err != nil && ctx.Err() == nil { // what stopped it comes first: how many are left says little without it
+		b.say("ackfloor: %s", shown(err))
+		err = &coded{shutdown.ExitCode(err), errSaid}
+	}
 	if len(picks) > 0 {
-		b.say("%s", b.tally.words(b.past))
+		b.say("%s%s", b.tally.words(b.past), b.stillReplayed(finished))
 	}
 	if b.tally.Left > 0 {
 		b.say("Run it again to go on%s.", suffixIf(b.verb == "replay", ": no letter is replayed twice"))

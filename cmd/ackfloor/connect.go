@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -98,7 +99,36 @@ func (c *command) open(ctx context.Context) (_ *place, err error) {
 	limited, cancel := p.within(ctx)
 	defer cancel()
 	p.Store, err = deadletter.Open(limited, p.nc, p.name, apiPrefix(conn))
+	if source, twice := strings.CutSuffix(p.name, suffix+suffix); twice && errors.Is(err, deadletter.ErrNoStream) {
+		err = fmt.Errorf("%w: did you mean --stream %s?", err, source)
+	}
+	if err == nil {
+		err = p.check(limited)
+	}
 	return p, unavailable(err)
+}
+
+// check refuses a stream that is another's: an empty list would be taken for good news.
+func (p *place) check(ctx context.Context) error {
+	s, err := p.js.Stream(ctx, p.name)
+	if err != nil {
+		return err
+	}
+	cfg := s.CachedInfo().Config
+	if cfg.Mirror != nil || len(cfg.Sources) > 0 || slices.ContainsFunc(cfg.Subjects, func(subject string) bool {
+		first, _, _ := strings.Cut(subject, ".")
+		return first == "dlq" || first == "*" || first == ">"
+	}) {
+		return nil
+	}
+	for _, err := range p.List(ctx, deadletter.Filter{}) {
+		return err // letters from a time when it took them, or why nobody knows
+	}
+	hint := fmt.Sprintf(": did you mean --stream %s?", p.name)
+	for _, kind := range []string{"KV_", "OBJ_"} {
+		hint = suffixIf(!strings.HasPrefix(p.name, kind), hint)
+	}
+	return unavailablef("stream %s takes no dead letters (none of its subjects is dlq.…)%s", p.name, suffixIf(!strings.HasSuffix(p.name, suffix), hint))
 }
 
 // reach connects to the server.

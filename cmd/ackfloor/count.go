@@ -34,7 +34,7 @@ func (c *command) count() *cobra.Command {
 		Short:   "Count dead letters by consumer and reason",
 		Example: `  ackfloor dead-letters count --stream EVENTS
   ackfloor dead-letters count --since 24h --json`,
-		Args:              cobra.NoArgs,
+		Args:              noNumbers,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.filterFlags(cmd, &f)

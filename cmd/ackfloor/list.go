@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -23,7 +24,7 @@ its stream. On a terminal the columns are narrowed to its width, and some are le
 		Example: `  ackfloor dead-letters list --stream EVENTS --state open --since 2h
   ackfloor dead-letters list --consumer orders --reason exhausted --subject 'events.order.*'
   ackfloor dead-letters list --json | jq -r 'select(.attempts > 5) | .sequence'`,
-		Args:              cobra.NoArgs,
+		Args:              noNumbers,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.filterFlags(cmd, &f)
@@ -38,20 +39,24 @@ its stream. On a terminal the columns are narrowed to its width, and some are le
 		}
 		defer p.close()
 		table := c.letters(p)
-		n := 0
+		n, more := 0, false
 		for l, err := range p.List(ctx, filter) {
 			if err != nil {
 				table.flush()
 				return unavailable(err)
 			}
+			if n++; f.limit > 0 && n > f.limit {
+				more = true
+				break
+			}
 			if err := table.letter(ctx, l); err != nil {
 				return err
 			}
-			if n++; n == f.limit {
-				break
-			}
 		}
 		table.flush()
+		if more {
+			c.say("there are more: --limit %d ends the list", f.limit)
+		}
 		if n == 0 && !c.json {
 			c.say("no dead letters%s", suffixIf(f.any(), " that match"))
 		}
@@ -91,8 +96,29 @@ func (t letters) letter(ctx context.Context, l *deadletter.Letter) error {
 		at = "01-02 15:04:05"
 	}
 	t.add(strconv.FormatUint(l.Sequence, 10), l.Stored.Local().Format(at), printable(t.place.whose(l.Stream, l.Consumer)), printable(l.Subject),
-		strconv.FormatUint(l.MessageSequence, 10), strconv.Itoa(l.Attempts), printable(l.Reason), string(l.State), printable(l.Error))
+		strconv.FormatUint(l.MessageSequence, 10), strconv.Itoa(l.Attempts), printable(l.Reason), string(l.State), printable(cause(l.Error)))
 	return nil
+}
+
+// noise is what errors begin with that says where they are from, or of what message, which other columns do.
+var noise = regexp.MustCompile(`^(?:(?:ackfloor|worker|deadletter|breaker|retry): |the payload of "[^"]*" \(\d+ bytes\) )+`)
+
+// cause is an error from where it begins to say something: the column is the first to be narrowed.
+func cause(text string) string {
+	if rest := noise.ReplaceAllString(text, ""); rest != "" {
+		return rest
+	}
+	return text
+}
+
+// noNumbers refuses arguments, and tells what takes the number of a letter.
+func noNumbers(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		if _, err := number(args[0]); err == nil {
+			return usagef("%s takes no numbers: show %s", cmd.Name(), args[0])
+		}
+	}
+	return cobra.NoArgs(cmd, args)
 }
 
 // whose names the consumer; with its stream where the dead-letter stream's name does not say that.

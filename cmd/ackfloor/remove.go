@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/ackfloor/ackfloor/deadletter"
 	"github.com/spf13/cobra"
 )
 
@@ -13,7 +15,7 @@ func (c *command) remove() *cobra.Command {
 		Aliases: []string{"remove"},
 		Short:   "Remove dead letters for good",
 		Long: `Remove dead letters for good, in whatever state: there is no way to get them back. On a terminal it asks before; elsewhere it takes --yes. The
-replay of a letter that was replayed stays, and is handled.`,
+replay of a letter in state replaying is still on its way, and will be handled all the same.`,
 		Example: `  ackfloor dead-letters rm 17 18
   ackfloor dead-letters rm --state handled --until 7d --dry-run`,
 	}
@@ -36,4 +38,31 @@ replay of a letter that was replayed stays, and is handled.`,
 		return b.end(err)
 	})
 	return cmd
+}
+
+// stillReplayed says of letters that were removed that their replays are not.
+func (b *batch) stillReplayed(finished []pick) string {
+	if b.verb != "remove" {
+		return ""
+	}
+	n := 0
+	for _, k := range finished {
+		if k.state == deadletter.StateReplaying {
+			n++
+		}
+	}
+	return onTheirWay(n, len(finished))
+}
+
+// onTheirWay says what becomes of the replays of letters that are removed, of which n are replaying.
+func onTheirWay(n, of int) string {
+	switch {
+	case n == 0:
+		return ""
+	case of == 1:
+		return "; its replay is still on its way and will be handled all the same"
+	case n == 1:
+		return "; the replay of 1 of them is still on its way and will be handled all the same"
+	}
+	return fmt.Sprintf("; the replays of %d of them are still on their way and will be handled all the same", n)
 }

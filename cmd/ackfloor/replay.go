@@ -19,13 +19,13 @@ letter is replayed once, however often this is called; one whose replay fails be
 nobody has replayed, unless --state says otherwise.
 
 On a terminal it asks before; elsewhere it takes --yes. Interrupted with Ctrl-C it says how many were done; the same command goes on. To wait
-again for what is on its way, and for nothing else: --state replaying --wait.`,
+again for what is on its way, and for nothing else: --state replaying --wait. It waits for as long as it takes, also for a worker to be there.`,
 		Example: `  ackfloor dead-letters replay --consumer orders --since 2h --dry-run
   ackfloor dead-letters replay --consumer orders --since 2h --yes --wait
   ackfloor dead-letters replay 17 18`,
 	}
 	c.choiceFlags(cmd, &ch)
-	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "wait until they are handled or have failed again, and tell how many of each")
+	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "wait, without a limit, until they are handled or have failed again, and tell how many of each")
 	cmd.RunE = c.runs(func(ctx context.Context, args []string) error {
 		ch.numbers = args
 		filter, err := ch.check(c.screen)
@@ -47,8 +47,11 @@ again for what is on its way, and for nothing else: --state replaying --wait.`,
 			b.one = ahead.again
 		}
 		sent, err := b.run(ctx, ch, filter)
-		if wait && err == nil {
-			err = b.wait(ctx, sent)
+		if err == nil && len(sent) > 0 {
+			b.sayIdle(ctx, "", sent)
+			if wait {
+				err = b.wait(ctx, sent)
+			}
 		}
 		return b.end(err)
 	})

@@ -190,12 +190,12 @@ func (r *rig) nats(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec(r.natsCommand, append([]string{"--server", r.server.URL()}, args...)...))
 }
 
-// watched STREAM waits until somebody has looked three times at a stream, and so has had the answer to the second look: a watch has begun.
+// watched STREAM waits until somebody has looked four times at a stream, and so has had the answer to the third look: a watch has begun.
 func (r *rig) watched(ts *testscript.TestScript, neg bool, args []string) {
 	sub, err := r.nc.SubscribeSync("$JS.API.STREAM.INFO." + args[0])
 	ts.Check(err)
 	defer func() { _ = sub.Unsubscribe() }()
-	for range 3 {
+	for range 4 {
 		_, err := sub.NextMsg(limit)
 		ts.Check(err)
 	}

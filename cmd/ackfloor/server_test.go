@@ -203,7 +203,7 @@ func TestRights(t *testing.T) {
 		{0, "events.order_placed", as("looker", "list")},
 		{0, "exhausted", as("looker", "count")},
 		{0, "Payload", as("looker", "show", "1")},
-		{69, `replay.EVENTS.orders.>`, as("looker", "replay", "1", "--yes")},
+		{69, `: allow "replay.EVENTS.orders.>"` + "\nreplayed 0 letters, 1 letter left\n", as("looker", "replay", "1", "--yes")},
 		{69, `$JS.API.STREAM.MSG.DELETE.EVENTS_DLQ`, as("looker", "rm", "1", "--yes")},
 		{69, `$JS.API.STREAM.INFO.EVENTS_DLQ`, as("nobody", "list")},
 		{0, "replayed 1 letter", as("replayer", "replay", "1", "--yes")},

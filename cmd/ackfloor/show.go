@@ -118,7 +118,7 @@ func (c *command) describe(p *place, l *deadletter.Letter) {
 	row("Published", "%s", when(l.Published))
 	row("Reason", "%s", c.look(reasonLook(l.Reason)).Render(printable(l.Reason)))
 	row("Error", "%s", printable(l.Error))
-	row("Attempts", "%d, in %d deliveries", l.Attempts, l.Deliveries)
+	row("Attempts", "%d, in %d %s", l.Attempts, l.Deliveries, or(suffixIf(l.Deliveries == 1, "delivery"), "deliveries"))
 	row("Failed", "first %s", when(l.FirstFailed))
 	row("", "last  %s", when(l.LastFailed))
 	row("Worker", "on %s, version %s", printable(or(l.Host, "an unknown host")), printable(or(l.Version, "unknown")))

@@ -76,7 +76,7 @@ func printableJSON(b []byte) []byte {
 // userinfo is what stands before the host in a URL: a password, or a token.
 var userinfo = regexp.MustCompile(`(://)[^/\s"]*@`)
 
-// shown makes the text of an error fit to be printed: no secrets, and of control characters line breaks only.
+// shown makes the text of an error fit to be printed: no secrets, and of control characters line breaks and tabs only.
 func shown(err error) string {
-	return escaped(userinfo.ReplaceAllString(err.Error(), "${1}xxxxx@"), "\n")
+	return strings.TrimRight(escaped(userinfo.ReplaceAllString(err.Error(), "${1}xxxxx@"), "\n\t"), "\n")
 }

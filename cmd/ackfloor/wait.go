@@ -56,7 +56,9 @@ func (b *batch) wait(ctx context.Context, sent []pick) error {
 			hint = time.Now().Add(waitHint)
 		} else if time.Now().After(hint) {
 			bar.clear()
-			b.say("nothing was settled for %v: does a worker of that consumer run?", waitHint)
+			if !b.sayIdle(ctx, "still waiting: ", waiting(left)) {
+				b.say("nothing was settled for %v: does a worker of that consumer run?", waitHint)
+			}
 			hint = time.Now().Add(time.Hour)
 		}
 		if err = pause(ctx, waitStep); err != nil {
@@ -77,6 +79,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
+}
+
+// waiting are the replays that are not settled.
+func waiting(left []*queue) []pick {
+	var picks []pick
+	for _, q := range left {
+		picks = append(picks, q.picks...)
+	}
+	return picks
 }
 
 // queue is the replays of one consumer, in the order in which they are stored.

@@ -16,7 +16,7 @@ func (c *command) watch() *cobra.Command {
 many.`,
 		Example: `  ackfloor dead-letters watch --consumer orders
   ackfloor dead-letters watch --json --limit 1`,
-		Args:              cobra.NoArgs,
+		Args:              noNumbers,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.filterFlags(cmd, &f)
