@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/ackfloor/ackfloor/worker"
 )
 
 // A contestant runs in a process of its own, so that its CPU time, allocations and memory are the worker's alone. The parent and
@@ -45,6 +47,11 @@ type report struct {
 	Latencies []time.Duration // latency mode: of each message, sorted
 	Samples   []sample        // memory mode
 	Drains    []time.Duration // drain mode
+
+	Calls, Done   []byte        // failures mode: how often the handler was called for each message, and how often it returned nil, up to 255
+	Most          time.Time     // failures mode: when nine in ten of the messages had their last call
+	WrongAttempts int64         // failures mode: calls whose Attempt was not their number
+	Counts        worker.Counts // failures mode
 }
 
 func (o order) args() []string {
@@ -73,9 +80,11 @@ func childMain(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	who, err := contestantNamed(o.name)
-	if err != nil {
-		return err
+	var who contestant
+	if o.mode != modeFailures {
+		if who, err = contestantNamed(o.name); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -103,11 +112,15 @@ func childMain(args []string, in io.Reader, out io.Writer) error {
 	if err := await("start"); err != nil {
 		return err
 	}
+	done := func() error { say("handled"); return await("stop") }
 	var rep report
-	if o.mode == modeDrain {
+	switch o.mode {
+	case modeDrain:
 		rep, err = drainTimes(ctx, who, o)
-	} else {
-		rep, err = consumeAll(ctx, who, o, func() error { say("handled"); return await("stop") })
+	case modeFailures:
+		rep, err = handleFailing(ctx, o, done)
+	default:
+		rep, err = consumeAll(ctx, who, o, done)
 	}
 	if err != nil {
 		return err

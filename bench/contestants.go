@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ackfloor/ackfloor"
 	"github.com/ackfloor/ackfloor/worker"
@@ -23,6 +24,7 @@ type contestant struct {
 	start func(ctx context.Context, t target, handle func(data []byte)) (stop func() error, err error)
 
 	build string // the bench binary that runs it, where that is another one than this: -against
+	newer bool   // another build may not know it: not run with -against
 }
 
 // label is its name in the tables.
@@ -38,7 +40,7 @@ func against(who []contestant, build string) []contestant {
 	var out []contestant
 	for _, c := range who {
 		out = append(out, c)
-		if strings.HasPrefix(c.name, "ackfloor") {
+		if strings.HasPrefix(c.name, "ackfloor") && !c.newer {
 			c.build = build
 			out = append(out, c)
 		}
@@ -54,8 +56,10 @@ const slots = 16 // worker.Config's default concurrency, and that of consume-slo
 var contestants = []contestant{
 	{name: "consume", what: "nats.go jetstream Consume, default options, plain Ack in the callback", share: 1, start: startConsume},
 	{name: "consume-slots", what: fmt.Sprintf("Consume, handed over a channel to %d goroutines, plain Ack", slots), share: 1, start: startConsumeSlots},
-	{name: "ackfloor-confirm", what: "worker.Runner, defaults: every ack confirmed", share: 1, start: startAckfloor(worker.AckConfirm)},
-	{name: "ackfloor-send", what: "worker.Runner, WORKER_ACK=send: plain acks", share: 1, start: startAckfloor(worker.AckSend)},
+	{name: "ackfloor-confirm", what: "worker.Runner, defaults: every ack confirmed, dead letters and records on", share: 1, start: startAckfloor(worker.Config{})},
+	{name: "ackfloor-off", what: "worker.Runner, WORKER_DEAD_LETTER=off, WORKER_RECORDS=off", share: 1, newer: true,
+		start: startAckfloor(worker.Config{DeadLetter: "off", Records: "off"})},
+	{name: "ackfloor-send", what: "worker.Runner, WORKER_ACK=send: plain acks", share: 1, start: startAckfloor(worker.Config{Ack: worker.AckSend})},
 	{name: "doubleack", what: "Consume, DoubleAck in the callback: one round trip a message", share: 10, start: startDoubleAck},
 }
 
@@ -137,34 +141,51 @@ func consume(ctx context.Context, t target, each func(jetstream.Msg) error) (fun
 	}, nil
 }
 
-func startAckfloor(ack string) func(context.Context, target, func([]byte)) (func() error, error) {
+// startAckfloor runs a worker with the defaults of cfg. It makes the stream of the dead letters and the bucket of the records itself.
+func startAckfloor(cfg worker.Config) func(context.Context, target, func([]byte)) (func() error, error) {
 	return func(ctx context.Context, t target, handle func([]byte)) (func() error, error) {
-		nc, err := worker.Connect(ctx, worker.Connection{URL: t.url})
-		if err != nil {
-			return nil, err
-		}
-		r, err := newRunner(nc, t, ack, handle)
-		if err != nil {
-			return nil, err
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- r.Run(ctx) }()
-		return func() error {
-			cancel()
-			err := <-ended
-			nc.Close()
-			return err
-		}, nil
+		cfg := cfg
+		cfg.Logger = zap.NewNop()
+		_, stop, err := startWorker(ctx, t, cfg, ackfloor.HandlerFunc(func(_ context.Context, m *ackfloor.Message) error {
+			handle(m.Data)
+			return nil
+		}))
+		return stop, err
 	}
 }
 
-func newRunner(nc *nats.Conn, t target, ack string, handle func([]byte)) (*worker.Runner, error) {
-	cfg := worker.Config{Stream: t.stream, Consumer: t.consumer, Bind: worker.BindExisting, Ack: ack, Logger: zap.NewNop()}
-	return worker.New(nc, cfg, ackfloor.HandlerFunc(func(_ context.Context, m *ackfloor.Message) error {
-		handle(m.Data)
-		return nil
-	}))
+const letterBytes = 64 << 20 // for the dead letters: reserved by the server when the stream is made
+
+// startWorker starts a worker on a connection of its own, and returns when it is bound.
+func startWorker(ctx context.Context, t target, cfg worker.Config, h ackfloor.Handler) (*worker.Runner, func() error, error) {
+	nc, err := worker.Connect(ctx, worker.Connection{URL: t.url})
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Stream, cfg.Consumer, cfg.DeadLetterBytes = t.stream, t.consumer, letterBytes
+	r, err := worker.New(nc, cfg, h)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stop := func() error {
+		cancel()
+		err := <-ended
+		nc.Close()
+		return err
+	}
+	for r.Status().State < worker.StateWorking {
+		select {
+		case err := <-ended:
+			ended <- err
+			return nil, nil, errors.Join(errors.New("it ended before it worked"), stop())
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return r, stop, nil
 }
 
 // firstError keeps the first of the errors that it is given. A nil costs nothing.

@@ -54,7 +54,7 @@ func latencyOf(ctx context.Context, b *bed, stream string, who contestant, n int
 		return run{}, err
 	}
 	name := durable.CachedInfo().Name
-	defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
+	defer b.forget(ctx, stream, name)
 	o := order{mode: modeLatency, name: who.name, build: who.build, n: n + latencyWarmUp, skip: latencyWarmUp, target: target{b.url, stream, name}}
 	return b.turn(ctx, o.profiles(opt, round), durable, func() error { return b.publishEvenly(ctx, stream, o.n) })
 }

@@ -25,11 +25,24 @@ type options struct {
 	latencyFor time.Duration
 	memoryN    int
 	drains     int
-	server     string
-	dir        string
-	cpuProfile string
-	memProfile string
-	log        io.Writer // for progress
+	against    string // another build, "" without
+
+	works          []string // failures: handlers
+	failuresN      int
+	failuresRounds int
+	server         string
+	dir            string
+	cpuProfile     string
+	memProfile     string
+	log            io.Writer // for progress
+}
+
+// builds are the builds whose ackfloor contestants run: "" is this one.
+func (o options) builds() []string {
+	if o.against == "" {
+		return []string{""}
+	}
+	return []string{"", o.against}
 }
 
 func (o options) progress(format string, args ...any) { fmt.Fprintf(o.log, format+"\n", args...) }
@@ -52,11 +65,14 @@ func main() {
 func parseOptions(args []string) (options, error) {
 	opt := options{log: os.Stderr}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	modes := f.String("mode", "all", "what to measure: throughput, latency, memory, drain, comma-separated, or all")
+	modes := f.String("mode", "all", "what to measure: throughput, failures, latency, memory, drain, comma-separated, or all")
 	only := f.String("only", "", "contestants, comma-separated; without it all (ratios need consume)")
-	other := f.String("against", "", "another build of this command, such as one of an earlier commit: its ackfloor contestants run too, as rows with a *")
+	f.StringVar(&opt.against, "against", "", "another build of this command, such as one of an earlier commit: its ackfloor contestants run too, as rows with a *")
 	f.IntVar(&opt.n, "n", 100_000, "throughput: messages a turn")
 	f.IntVar(&opt.rounds, "rounds", 15, "throughput: turns of each contestant")
+	handlers := f.String("handlers", "none,wait", "failures: what the handlers do: none, wait, hash, comma-separated")
+	f.IntVar(&opt.failuresN, "failures-n", 100_000, "failures: messages a turn")
+	f.IntVar(&opt.failuresRounds, "failures-rounds", 7, "failures: turns of each")
 	f.IntVar(&opt.turns, "latency-rounds", 5, "latency: turns of each contestant")
 	f.DurationVar(&opt.latencyFor, "latency-for", 10*time.Second, "latency: how long a turn is")
 	f.IntVar(&opt.memoryN, "memory-n", 1_000_000, "memory: messages")
@@ -68,7 +84,7 @@ func parseOptions(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return opt, err
 	}
-	if f.NArg() > 0 || opt.n < 1 || opt.rounds < 1 || opt.turns < 1 || opt.memoryN < 1 || opt.drains < 1 || opt.latencyFor < time.Millisecond {
+	if f.NArg() > 0 || min(opt.n, opt.rounds, opt.failuresN, opt.failuresRounds, opt.turns, opt.memoryN, opt.drains) < 1 || opt.latencyFor < time.Millisecond {
 		return opt, fmt.Errorf("every number has to be above 0, and there are no arguments but flags")
 	}
 	for _, m := range measures {
@@ -87,8 +103,14 @@ func parseOptions(args []string) (options, error) {
 			opt.who = append(opt.who, who)
 		}
 	}
-	if *other != "" {
-		opt.who = against(opt.who, *other)
+	if opt.against != "" {
+		opt.who = against(opt.who, opt.against)
+	}
+	for work := range strings.SplitSeq(*handlers, ",") {
+		if works[work] == nil {
+			return opt, fmt.Errorf("there is no handler %q", work)
+		}
+		opt.works = append(opt.works, work)
 	}
 	if len(opt.modes) == 0 {
 		return opt, fmt.Errorf("there is no mode %q", *modes)
@@ -110,6 +132,7 @@ var measures = []struct {
 	table func(*table, options, map[string][]run)
 }{
 	{modeThroughput, throughput, throughputTable},
+	{modeFailures, failures, failuresTable},
 	{modeLatency, latency, latencyTable},
 	{modeMemory, memory, memoryTable},
 	{modeDrain, drain, drainTable},
@@ -147,5 +170,5 @@ func bench(ctx context.Context, opt options, out io.Writer) error {
 		m.table(t, opt, runs)
 	}
 	fmt.Fprintf(out, "\n%d aims missed\n", t.missed)
-	return nil
+	return t.err()
 }

@@ -68,7 +68,7 @@ func memory(ctx context.Context, b *bed, opt options) (map[string][]run, error) 
 		}
 		opt.progress("memory: %-16s %.1f MB at the end", who.label(), mb(r.Samples[len(r.Samples)-1].RSS))
 		runs[who.label()] = append(runs[who.label()], r)
-		_ = b.js.DeleteConsumer(ctx, stream, name)
+		b.forget(ctx, stream, name)
 	}
 	return runs, b.js.DeleteStream(ctx, stream)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ackfloor/ackfloor/deadletter"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -74,6 +75,12 @@ func (b *bed) durable(ctx context.Context, stream, kind string, from uint64) (je
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
 	}
 	return b.js.CreateConsumer(ctx, stream, cfg)
+}
+
+// forget deletes a durable, and the one of its worker's replays.
+func (b *bed) forget(ctx context.Context, stream, name string) {
+	_ = b.js.DeleteConsumer(ctx, stream, name)
+	_ = b.js.DeleteConsumer(ctx, stream+"_DLQ", deadletter.ReplayConsumer(stream, name))
 }
 
 // settled waits until the server has nothing left for the consumer, neither to deliver nor to be acknowledged, and returns when

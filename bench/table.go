@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,6 +15,7 @@ type table struct {
 	out    io.Writer
 	tabs   *tabwriter.Writer
 	missed int
+	faults []string
 }
 
 func newTable(out io.Writer) *table {
@@ -28,6 +30,19 @@ func (t *table) row(cells ...string) { fmt.Fprintln(t.tabs, strings.Join(cells, 
 func (t *table) flush() {
 	_ = t.tabs.Flush()
 	fmt.Fprintln(t.out)
+}
+
+// fault is what must not be: the run fails, behind its tables.
+func (t *table) fault(format string, args ...any) {
+	t.faults = append(t.faults, fmt.Sprintf(format, args...))
+}
+
+// err is what must not have been, nil if nothing was.
+func (t *table) err() error {
+	if len(t.faults) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(t.faults, "\n"))
 }
 
 type bound string

@@ -27,7 +27,7 @@ func throughput(ctx context.Context, b *bed, opt options) (map[string][]run, err
 			return run{}, err
 		}
 		name := durable.CachedInfo().Name
-		defer func() { _ = b.js.DeleteConsumer(ctx, stream, name) }()
+		defer b.forget(ctx, stream, name)
 		o := order{mode: modeThroughput, name: who.name, build: who.build, n: n, target: target{b.url, stream, name}}
 		return b.turn(ctx, o.profiles(opt, round), durable, nil)
 	}
@@ -67,11 +67,13 @@ func throughputTable(w *table, opt options, runs map[string][]run) {
 	}
 	w.flush()
 	workTable(w, opt, runs)
-	confirm, send, serial := runs["ackfloor-confirm"], runs["ackfloor-send"], runs["doubleack"]
+	confirm, without, send, serial := runs["ackfloor-confirm"], runs["ackfloor-off"], runs["ackfloor-send"], runs["doubleack"]
 	w.aim("msgs/s, confirmed acks, against consume", ratio(confirm, base, run.rate), atLeast, 1.0)
 	w.aim("msgs/s, plain acks, against consume", ratio(send, base, run.rate), atLeast, 1.1)
+	w.aim("msgs/s, dead letters and records on, against off", ratio(confirm, without, run.rate), atLeast, 0.98)
 	w.aim("msgs/s, confirmed acks, against serial DoubleAck", ratio(confirm, serial, run.rate), atLeast, 12)
 	w.aim("CPU a message, confirmed acks, against consume", ratio(confirm, base, cpu), atMost, 1)
+	w.aim("CPU a message, dead letters and records on, against off", ratio(confirm, without, cpu), atMost, 1.05)
 	w.aim("CPU a message, plain acks, against consume", ratio(send, base, cpu), atMost, 1)
 	w.aim("allocations a message, confirmed acks, against consume", ratio(confirm, base, allocs), below, 1)
 	w.aim("allocations a message, plain acks, against consume", ratio(send, base, allocs), below, 1)

@@ -20,12 +20,10 @@ func TestDeathsAreAttempts(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 0)
 		r.suspects(1, "poison")
 		three := func(c *Config) { c.MaxAttempts = 3 }
-		w, died := r.dies("poison", withLetters, three)
-		if !died {
+		if _, died := r.dies("poison", withLetters, three); !died {
 			t.Fatal("it did not run")
 		}
-		nc := r.s.Conn(t)
-		w = r.make(nc, testutil.Fail(-1, errWork), withLetters, three)
+		w := r.make(r.s.Conn(t), testutil.Fail(-1, errWork), withLetters, three)
 		w.hook = func(point string) {
 			if point == "books" { // bound, and nothing handled yet
 				rec, err := w.records.get(context.Background(), 1)

@@ -91,12 +91,12 @@ func (r *rig) fetch(stream, consumer string, n int) (out []jetstream.Msg) {
 	return out
 }
 
-// lost has the next n messages delivered twice, of which the records say nothing: with the third delivery they are suspects.
-func (r *rig) lost(stream, consumer string, n int) {
+// lost has the next n messages delivered twice, of which the records say nothing: with the third delivery, which comes after delay, they are suspects.
+func (r *rig) lost(stream, consumer string, n int, delay time.Duration) {
 	r.t.Helper()
-	for range 2 {
+	for _, wait := range []time.Duration{0, delay} {
 		for _, m := range r.fetch(stream, consumer, n) {
-			must(r.t, m.Nak())
+			must(r.t, m.NakWithDelay(wait))
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (r *rig) suspects(n int, body string) {
 	r.t.Helper()
 	r.s.Consumer(r.t, rigStream, wanted(r.cfg))
 	puts(r.t, r.s, n, body)
-	r.lost(rigStream, rigConsumer, n)
+	r.lost(rigStream, rigConsumer, n, 0)
 }
 
 // dies runs a worker whose process dies as soon as a handler has the message with this body. Where none comes within 20 s it is stopped, and false returned.

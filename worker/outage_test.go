@@ -43,7 +43,7 @@ func TestPauseForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, testutil.Bubble(t), 5)
 		w := r.start(testutil.Fail(-1, ackfloor.Pause(1<<63-1, errWork)), withLetters)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute)
 		if n := len(r.calls.Calls()); n > 4 || w.Status().Paused == "" {
 			t.Errorf("%d calls", n)
 		}
@@ -64,7 +64,7 @@ func TestPausesDoNotHoardMessages(t *testing.T) {
 			}
 			return nil
 		}), withLetters, func(c *Config) { c.Concurrency = 2 })
-		time.Sleep(3 * time.Minute)
+		time.Sleep(90 * time.Second)
 		if n := s.Info(t, rigStream, rigConsumer).NumAckPending; n > 4 {
 			t.Errorf("%d are held", n)
 		}

@@ -25,7 +25,7 @@ func TestSuspectRunsAlone(t *testing.T) {
 				if !mended.Load() {
 					return ackfloor.Permanent(errWork)
 				}
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(700 * time.Millisecond)
 				return nil
 			})
 			eight := func(c *Config) { c.Concurrency = 8 }
@@ -38,14 +38,14 @@ func TestSuspectRunsAlone(t *testing.T) {
 			if replayed {
 				suspects = []uint64{letters[0].MessageSequence, letters[1].MessageSequence}
 				r.replay(letters[:2]...)
-				r.lost(rigStream+"_DLQ", deadletter.ReplayConsumer(rigStream, rigConsumer), 2)
+				r.lost(rigStream+"_DLQ", deadletter.ReplayConsumer(rigStream, rigConsumer), 2, time.Second)
 				r.replay(letters[2:]...)
 			} else {
 				puts(t, s, 2, "suspect")
-				r.lost(rigStream, rigConsumer, 2)
+				r.lost(rigStream, rigConsumer, 2, time.Second)
 				r.replay(letters...)
 			}
-			puts(t, s, 60, "good")
+			puts(t, s, 80, "good")
 			w = r.start(h, withLetters, eight)
 			time.Sleep(30 * time.Second)
 			if n := r.logged("a suspect"); n != 2 {
@@ -228,9 +228,17 @@ func TestSuspectThatAlwaysPauses(t *testing.T) {
 			t.Errorf("counted %+v", c)
 		}
 		r.alone(1)
-		for _, c := range r.calls.Calls() {
+		tries, first := 0, 0
+		for i, c := range r.calls.Calls() {
 			if c.Attempt != 1 {
 				t.Errorf("attempt %d of %d", c.Attempt, c.Sequence)
+			}
+			if c.Sequence == 1 {
+				if tries++; tries == 1 {
+					first = i
+				} else if tries == 4 && i == first+3 {
+					t.Error("the suspect was tried four times, and no other meanwhile")
+				}
 			}
 		}
 		w.ok(w.end())
@@ -294,6 +302,7 @@ func TestReplayBesidePoisonIsInnocent(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				return nil
 			case r.calls.Count(m.Sequence) == 1:
+				time.Sleep(100 * time.Millisecond) // what ended before it is acknowledged
 				die <- struct{}{}
 				<-ctx.Done()
 				return ctx.Err()
