@@ -106,12 +106,11 @@ type ledger struct {
 	calls  []atomic.Int32
 	done   []atomic.Int32 // calls that returned nil
 	wrong  atomic.Int64   // calls whose Attempt was not their number
-	begun  atomic.Bool
-	first  time.Time
-	ended  atomic.Int64  // messages whose last call has come
-	most   time.Time     // when nine in ten had
-	all    chan struct{} // closed when all have
-	failed error         // what a call fails with
+	first  atomic.Int64   // when the first call came, nanoseconds since 1970
+	ended  atomic.Int64   // messages whose last call has come
+	most   atomic.Int64   // when nine in ten had, likewise
+	all    chan struct{}  // closed when all have
+	failed error          // what a call fails with
 }
 
 const outOfRange = "index out of range [16] with length 16" // what a call panics with
@@ -122,8 +121,8 @@ func newLedger(t trial, n int) *ledger {
 
 // Handle does the work first, as a handler does that fails at its end.
 func (l *ledger) Handle(_ context.Context, m *ackfloor.Message) error {
-	if !l.begun.Load() && l.begun.CompareAndSwap(false, true) {
-		l.first = time.Now()
+	if l.first.Load() == 0 {
+		l.first.CompareAndSwap(0, time.Now().UnixNano())
 	}
 	i, f := m.Sequence-1, fateOf(m.Sequence, l.trial.failing)
 	call := int(l.calls[i].Add(1))
@@ -140,7 +139,7 @@ func (l *ledger) Handle(_ context.Context, m *ackfloor.Message) error {
 	n := int64(len(l.calls))
 	switch l.ended.Add(1) {
 	case mostOf(n):
-		l.most = time.Now()
+		l.most.Store(time.Now().UnixNano())
 	case n:
 		defer close(l.all)
 	}
@@ -204,7 +203,8 @@ func handleFailing(ctx context.Context, o order, done func() error) (report, err
 	if err := done(); err != nil {
 		return report{}, err
 	}
-	rep := report{Usage: used().since(before), Work: workOf("self").since(workBefore), PeakRSS: peakRSS(), First: l.first, Most: l.most}
+	rep := report{Usage: used().since(before), Work: workOf("self").since(workBefore), PeakRSS: peakRSS(),
+		First: time.Unix(0, l.first.Load()), Most: time.Unix(0, l.most.Load())}
 	if err := errors.Join(endProfiles(), stop()); err != nil {
 		return report{}, err
 	}

@@ -220,7 +220,8 @@ func fatesTable(w *table, opt options, runs map[string][]run) {
 		if sum.faults() > 0 {
 			w.fault("failures, %s, all rounds together: %v", t.label(), sum)
 		}
-		w.row(t.label(), fmt.Sprint(n), fmt.Sprint(sum.lost), fmt.Sprint(sum.again), fmt.Sprint(sum.both), fmt.Sprint(sum.twice), fmt.Sprint(sum.strayed), fmt.Sprint(sum.attempts))
+		w.row(t.label(), fmt.Sprint(n), fmt.Sprint(sum.lost), fmt.Sprint(sum.again), fmt.Sprint(sum.both),
+			fmt.Sprint(sum.twice), fmt.Sprint(sum.strayed), fmt.Sprint(sum.attempts))
 	}
 	w.flush()
 }

@@ -18,7 +18,8 @@ import (
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	opt, err := parseOptions([]string{"-server", testutil.ServerBinary(t), "-dir", dir, "-n", "2000", "-rounds", "1", "-latency-rounds", "1", "-latency-for", "200ms",
-		"-failures-n", "2000", "-failures-rounds", "1", "-handlers", "none,wait", "-memory-n", "3000", "-drains", "1", "-cpuprofile", filepath.Join(dir, "prof"), "-memprofile", filepath.Join(dir, "prof")})
+		"-failures-n", "2000", "-failures-rounds", "1", "-handlers", "wait",
+		"-memory-n", "3000", "-drains", "1", "-cpuprofile", filepath.Join(dir, "prof"), "-memprofile", filepath.Join(dir, "prof")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,9 +30,9 @@ func TestCommand(t *testing.T) {
 	}
 	t.Log(out.String())
 	rows := map[string]int{"consume": 5, "consume-slots": 2, "ackfloor-confirm": 5, "ackfloor-off": 2, "ackfloor-send": 5, "doubleack": 2,
-		"none-clean": 2, "none-failing": 2, "wait-clean": 2, "wait-failing": 2}
+		"wait-clean": 2, "wait-failing": 2}
 	counts := map[string]string{"consume": "2000", "consume-slots": "2000", "ackfloor-confirm": "2000", "ackfloor-off": "2000", "ackfloor-send": "2000", "doubleack": "200",
-		"none-clean": "2000", "none-failing": "1978", "wait-clean": "2000", "wait-failing": "1978"}
+		"wait-clean": "2000", "wait-failing": "1978"}
 	got := map[string]int{}
 	for line := range strings.Lines(out.String()) {
 		f := strings.Fields(line)
@@ -48,14 +49,14 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%s has %d rows, want %d", name, got[name], want)
 		}
 	}
-	if aims := strings.Count(out.String(), "(aim "); aims != 21 {
-		t.Errorf("%d aims, want 21", aims)
+	if aims := strings.Count(out.String(), "(aim "); aims != 20 {
+		t.Errorf("%d aims, want 20", aims)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "ackfloor-bench-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v, %v", left, err)
 	}
-	for _, name := range []string{"throughput-ackfloor-confirm-1.cpu.prof", "failures-none-failing-1.cpu.prof", "latency-consume-1.mem.prof", "memory-ackfloor-send-1.cpu.prof"} {
+	for _, name := range []string{"throughput-ackfloor-confirm-1.cpu.prof", "failures-wait-failing-1.cpu.prof", "latency-consume-1.mem.prof", "memory-ackfloor-send-1.cpu.prof"} {
 		if info, err := os.Stat(filepath.Join(dir, "prof", name)); err != nil || info.Size() == 0 {
 			t.Errorf("profile %s: %v", name, err)
 		}

@@ -82,6 +82,9 @@ func (r *Runner) bury(d *delivery, reason string, err error) {
 	if reason == deadletter.ReasonCrash {
 		r.counters.suspected.Add(1)
 	}
+	r.buf.mu.Lock()
+	r.buf.notProbeLocked(d) // nothing was tried
+	r.buf.mu.Unlock()
 	v := verdict{kind: givenUp, reason: reason}
 	if r.letters != nil {
 		e := r.entryOf(d, v, err)

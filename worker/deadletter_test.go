@@ -120,8 +120,7 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 		for i := range 10 { // none of the first, which may be there before the stream is gone
 			bad[fmt.Sprint(50+i)] = testutil.Fail(-1, ackfloor.Permanent(errWork))
 		}
-		var w *running
-		w = r.start(testutil.ByData(bad, ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error {
+		w := r.start(testutil.ByData(bad, ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error {
 			time.Sleep(10 * time.Millisecond)
 			return nil
 		})), withLetters)

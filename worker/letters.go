@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/ackfloor/ackfloor/deadletter"
@@ -75,13 +76,14 @@ func version() string {
 	if !ok {
 		return ""
 	}
-	out := b.Main.Path + " " + b.Main.Version
+	var out strings.Builder
+	out.WriteString(b.Main.Path + " " + b.Main.Version)
 	for _, s := range b.Settings {
 		if s.Key == "vcs.revision" {
-			out += " " + s.Value[:min(12, len(s.Value))]
+			out.WriteString(" " + s.Value[:min(12, len(s.Value))])
 		}
 	}
-	return out
+	return out.String()
 }
 
 // letter is what is written of a message that is given up.

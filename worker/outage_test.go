@@ -262,3 +262,24 @@ func TestFewWaitingFailuresAreNotWarnedOf(t *testing.T) {
 		w.ok(w.end())
 	})
 }
+
+// Where the bucket tells that a message is used up, giving it up ends no pause: no handler has tried anything.
+func TestGivingUpUntriedEndsNoPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 1)
+		once := func(c *Config) { c.MaxAttempts, c.HandleTimeout, c.DrainTimeout = 1, time.Second, 100*time.Millisecond }
+		release := make(chan struct{})
+		w := r.start(ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error { <-release; return nil }), withLetters, once)
+		time.Sleep(1700 * time.Millisecond)
+		w.crash()
+		close(release)
+		puts(t, s, 10, "x")
+		w = r.start(testutil.Fail(-1, ackfloor.Pause(4*time.Second, errWork)), withLetters, once, func(c *Config) { c.Concurrency = 1 })
+		time.Sleep(time.Minute)
+		if n := r.logged("resumed"); n > 0 {
+			t.Errorf("every handler asked for a pause, and it was ended %d times", n)
+		}
+		w.ok(w.end())
+	})
+}

@@ -103,7 +103,14 @@ func (r *Runner) callReplay(d *delivery) error {
 	if !slots.enter(d, d.past != nil && d.past.alone) {
 		return errTurnedAway
 	}
-	defer slots.leave(d)
+	defer func() {
+		if d.past != nil && d.past.marked { // it lives; what runs next may not
+			e := r.entryOf(d, verdict{}, nil)
+			e.change = unchanged
+			r.writeRecord(r.values, e)
+		}
+		slots.leave(d)
+	}()
 	if d.past != nil && d.past.alone && !d.past.marked {
 		r.markAlone(d)
 	}

@@ -72,7 +72,11 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 	if v.kind == returned {
 		r.counters.interrupted.Add(1)
 	}
-	if e := r.entryFor(d, v, err); e != nil {
+	e := r.entryFor(d, v, err)
+	if d.past != nil && d.past.marked {
+		e = r.unmark(d, v, e)
+	}
+	if e != nil {
 		if r.keep(e, now) {
 			return
 		}
@@ -96,9 +100,17 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 		r.log.Warn("done, but late: the lease was lost before the handler returned; another worker may have handled it too", describe(d)...)
 	}
 	r.send(d, reply, v, now)
-	if v.kind == acked && d.past != nil && d.past.marked {
-		r.books.add(&entry{seq: d.msg.Sequence, forget: true})
+}
+
+// unmark takes the mark of a suspect away while it is still alone: what runs next may kill the process, and that would be counted against the suspect.
+func (r *Runner) unmark(d *delivery, v verdict, e *entry) *entry {
+	switch {
+	case v.kind == acked:
+		r.writeRecord(r.values, &entry{seq: d.msg.Sequence, forget: true})
+	case e != nil:
+		r.writeRecord(r.values, e)
 	}
+	return e
 }
 
 // finish takes a message whose handler has returned out of the held set, and has the pull loop ask for more where there is room.
