@@ -32,8 +32,7 @@ func (r *Runner) admit(d *delivery) bool {
 		return true // it was paused
 	}
 	past.admitted = true
-	r.records.mend(r.values, r.clock, d)
-	rec, can := r.records.read(r.values, r.clock, d.msg.Sequence, d.published())
+	rec, can := r.look(d)
 	past.record, past.known = rec, can == recordRead
 	attempt := rec.Failures + rec.Deaths + 1
 	switch can {
@@ -57,6 +56,15 @@ func (r *Runner) admit(d *delivery) bool {
 		return false
 	}
 	return true
+}
+
+// look finds out what is known of a message.
+func (r *Runner) look(d *delivery) (record, reading) {
+	if rec, ok := r.records.recall(d.msg.Sequence, d.published(), d.past.deliveries); ok {
+		return rec, recordRead
+	}
+	r.records.mend(r.values, r.clock, d)
+	return r.records.read(r.values, r.clock, d.msg.Sequence, d.published())
 }
 
 // condemned tells why a message is given up without being handled again, if it is.

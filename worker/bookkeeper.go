@@ -12,7 +12,7 @@ import (
 // that is given up, as a dead letter. Meanwhile the message is kept: held, under lease, in nobody's slot.
 
 const (
-	bookWriters  = 4                      // entries that are written at once
+	bookWriters  = 16                     // entries that are written at once
 	letterWait   = 5 * time.Second        // for one dead letter to be confirmed
 	letterAgain  = 250 * time.Millisecond // after a dead letter that could not be written; doubled
 	letterLatest = 5 * time.Second        // up to this
@@ -135,13 +135,29 @@ func (r *Runner) writeRecord(ctx context.Context, e *entry) {
 		rec = &known
 	}
 	e.change, e.forget = nil, false
-	if err := r.records.write(ctx, r.clock, e.seq, rec); err != nil {
+	err := r.records.write(ctx, r.clock, e.seq, rec)
+	if err == nil && rec != nil && r.records.broken.Load() == 0 {
+		r.records.remember(e.seq, *rec)
+	}
+	if err != nil {
 		if denied := r.denied("$KV." + r.cfg.Records + "." + r.records.key(e.seq)); denied != nil {
 			err = denied
 		}
 		r.log.Warn("a record could not be written: until one can, attempts count as far as they are known, and after a minute as the server's deliveries",
 			zap.String("bucket", r.cfg.Records), zap.Uint64("sequence", e.seq), zap.String("error", shown(err.Error())))
 	}
+}
+
+// released takes a message that was kept out of the held set, and asks for more where that makes room.
+func (r *Runner) released(d *delivery, forGood bool, now time.Duration) (reply string, gone bool) {
+	r.buf.mu.Lock()
+	reply, gone = r.buf.releaseLocked(d, forGood)
+	ask, room := r.askLocked(now)
+	r.buf.mu.Unlock()
+	if room {
+		r.post(ask)
+	}
+	return reply, gone
 }
 
 // settleKept tells the server what became of a message, now that it is written down.
@@ -151,7 +167,7 @@ func (r *Runner) settleKept(e *entry) {
 		r.send(e.d, e.reply, e.v, now)
 		return
 	}
-	reply, gone := r.buf.release(e.d, e.v.kind == givenUp)
+	reply, gone := r.released(e.d, e.v.kind == givenUp, now)
 	v := e.v
 	switch {
 	case !gone:

@@ -141,10 +141,8 @@ func (b *buffer) keepLocked(d *delivery, now time.Duration) bool {
 	return true
 }
 
-// release takes a message that was kept out of the held set.
-func (b *buffer) release(d *delivery, forGood bool) (reply string, gone bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// releaseLocked takes a message that was kept out of the held set.
+func (b *buffer) releaseLocked(d *delivery, forGood bool) (reply string, gone bool) {
 	if d.kept {
 		b.unkeepLocked(d)
 		b.held.remove(d)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -61,6 +62,9 @@ type records struct {
 	born     int64              // when the consumer was made
 	broken   atomic.Int64       // since when no write succeeded, by the Runner's clock; 0: the last one did
 	again    atomic.Int64       // when a write is tried again meanwhile
+
+	mu    sync.Mutex
+	wrote [2]map[uint64]record // by this process lately, by sequence: the present generation, and the one before
 }
 
 // kept tells whether there are any.
@@ -101,6 +105,31 @@ func (s *records) read(ctx context.Context, c clock, seq uint64, published int64
 		return none, can
 	}
 	return rec, can
+}
+
+// wroteMost is how many records of its own a process remembers, twice.
+const wroteMost = 4096
+
+// remember keeps what this process has written, so that it need not read it again.
+func (s *records) remember(seq uint64, rec record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wrote[0] == nil || len(s.wrote[0]) >= wroteMost {
+		s.wrote[0], s.wrote[1] = make(map[uint64]record), s.wrote[0]
+	}
+	s.wrote[0][seq] = rec
+}
+
+// recall returns the record of a delivery that this process wrote itself, if nobody else can have written since: the delivery before this one is the last
+// that it tells of.
+func (s *records) recall(seq uint64, published int64, deliveries uint64) (record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, ok := s.wrote[0][seq]
+	if !ok {
+		rec, ok = s.wrote[1][seq]
+	}
+	return rec, ok && rec.Published == published && rec.Known+1 == deliveries && s.broken.Load() == 0
 }
 
 // mend tries a write where the last one failed a while ago: without a failure nothing else would, and the bucket be distrusted for ever.
