@@ -231,6 +231,7 @@ func TestNotifyCause(t *testing.T) {
 		}
 		if i == 0 {
 			<-ctx.Done()
+			time.Sleep(20 * time.Millisecond) // two of a kind at once are one
 		}
 	}
 	received, ok := errors.AsType[*shutdown.SignalError](context.Cause(ctx))
