@@ -13,7 +13,7 @@ import (
 
 // The rules that a linter does not know, each with the fault that it remembers.
 func TestRules(t *testing.T) {
-	for _, dir := range []string{".", "retry", "breaker", "deadletter", "shutdown", "worker", "testutil"} {
+	for _, dir := range []string{".", "retry", "breaker", "deadletter", "internal/wildcard", "shutdown", "worker", "testutil"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", dir, err)
@@ -41,13 +41,15 @@ func TestRules(t *testing.T) {
 func ruleImports(t *testing.T, dir, file string, f *ast.File) {
 	t.Helper()
 	allowed := map[string][]string{
-		".":          {"github.com/nats-io/nats.go"},
-		"retry":      {},
-		"breaker":    {"github.com/failsafe-go/failsafe-go/circuitbreaker", "github.com/ackfloor/ackfloor"},
-		"shutdown":   {},
-		"deadletter": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor"},
+		".":                 {"github.com/nats-io/nats.go"},
+		"retry":             {},
+		"breaker":           {"github.com/failsafe-go/failsafe-go/circuitbreaker", "github.com/ackfloor/ackfloor"},
+		"shutdown":          {},
+		"internal/wildcard": {},
+		"deadletter":        {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/internal/wildcard"},
 		"worker": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.uber.org/zap", "go.uber.org/zap/zapcore", "github.com/caarlos0/env/v11",
-			"github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/retry", "github.com/ackfloor/ackfloor/shutdown", "github.com/ackfloor/ackfloor/deadletter"},
+			"github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/retry", "github.com/ackfloor/ackfloor/shutdown", "github.com/ackfloor/ackfloor/deadletter",
+			"github.com/ackfloor/ackfloor/internal/wildcard"},
 		"testutil": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/nats-io/nats-server/v2/server", "github.com/ackfloor/ackfloor"},
 	}
 	for _, i := range f.Imports {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -72,7 +73,7 @@ func denial(nc *nats.Conn, err error, subject, allow string) *PermissionError {
 		d.Allow = inboxes + ">"
 		return d
 	}
-	if d.Subject != subject && !covers(allow, d.Subject) {
+	if d.Subject != subject && !wildcard.Covers(allow, d.Subject) {
 		return nil
 	}
 	d.Allow = allow

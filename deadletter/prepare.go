@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -66,7 +67,7 @@ func (p *preparation) checkSource(ctx context.Context) error {
 	p.source = &source
 	for _, own := range source.Config.Subjects {
 		for _, ours := range Subjects(p.cfg.Stream) {
-			if overlap(own, ours) {
+			if wildcard.Overlap(own, ours) {
 				return fmt.Errorf("%w: stream %q takes %q, which overlaps %q of the dead-letter stream %q: narrow its subjects",
 					ErrTaken, p.cfg.Stream, own, ours, p.cfg.Name)
 			}

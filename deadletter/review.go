@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -78,7 +79,7 @@ func (p *preparation) review(ctx context.Context) error {
 func (p *preparation) checkSubjects(ctx context.Context) error {
 	have := p.found.Config.Subjects
 	takes := func(kind string) bool {
-		return slices.ContainsFunc(have, func(s string) bool { return covers(s, kind+"."+p.cfg.Stream+"."+p.cfg.Consumer+".>") })
+		return slices.ContainsFunc(have, func(s string) bool { return wildcard.Covers(s, kind+"."+p.cfg.Stream+"."+p.cfg.Consumer+".>") })
 	}
 	letters, replays := takes(letter), takes(replay)
 	if letters && replays {
@@ -104,12 +105,12 @@ func (p *preparation) checkSubjects(ctx context.Context) error {
 func merge(have, more []string) []string {
 	var out []string
 	for _, s := range have {
-		if !slices.ContainsFunc(more, func(m string) bool { return covers(m, s) }) {
+		if !slices.ContainsFunc(more, func(m string) bool { return wildcard.Covers(m, s) }) {
 			out = append(out, s)
 		}
 	}
 	for _, m := range more {
-		if !slices.ContainsFunc(have, func(s string) bool { return s != m && covers(s, m) }) {
+		if !slices.ContainsFunc(have, func(s string) bool { return s != m && wildcard.Covers(s, m) }) {
 			out = append(out, m)
 		}
 	}

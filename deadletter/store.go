@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -86,7 +87,7 @@ func orAny(name string) string {
 
 func (f Filter) match(l *Letter) bool {
 	return (f.Stream == "" || f.Stream == l.Stream) && (f.Consumer == "" || f.Consumer == l.Consumer) &&
-		(f.Subject == "" || covers(f.Subject, l.Subject)) && (f.Reason == "" || f.Reason == l.Reason) &&
+		(f.Subject == "" || wildcard.Covers(f.Subject, l.Subject)) && (f.Reason == "" || f.Reason == l.Reason) &&
 		strings.Contains(l.Error, f.Error) && (f.State == "" || f.State == l.State) &&
 		!l.Stored.Before(f.Since) && (f.Until.IsZero() || l.Stored.Before(f.Until))
 }

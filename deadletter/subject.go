@@ -108,31 +108,3 @@ func checkName(what, name string) error {
 	}
 	return nil
 }
-
-// covers tells whether every subject that inner matches is matched by outer.
-func covers(outer, inner string) bool {
-	o, i := strings.Split(outer, "."), strings.Split(inner, ".")
-	for n, token := range o {
-		if token == ">" {
-			return n < len(i)
-		}
-		if n >= len(i) || i[n] == ">" || (token != "*" && token != i[n]) {
-			return false
-		}
-	}
-	return len(o) == len(i)
-}
-
-// overlap tells whether some subject is matched by both.
-func overlap(a, b string) bool {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for n := 0; n < len(x) && n < len(y); n++ {
-		if x[n] == ">" || y[n] == ">" {
-			return true
-		}
-		if x[n] != y[n] && x[n] != "*" && y[n] != "*" {
-			return false
-		}
-	}
-	return len(x) == len(y)
-}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/ackfloor/ackfloor/retry"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -104,7 +105,7 @@ func reviewKeeping(c Config, b boundConsumer, warn finding) {
 	s := b.stream.Config
 	if len(s.Subjects) > 0 && s.Mirror == nil && len(s.Sources) == 0 && s.SubjectTransform == nil {
 		for _, f := range filters(have) {
-			warn(!slices.ContainsFunc(s.Subjects, func(own string) bool { return overlap(own, f) }),
+			warn(!slices.ContainsFunc(s.Subjects, func(own string) bool { return wildcard.Overlap(own, f) }),
 				"FILTER %q matches no subject of stream %q (%s): nothing will come", f, c.Stream, strings.Join(s.Subjects, ", "))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/ackfloor/ackfloor/retry"
 	"github.com/caarlos0/env/v11"
 	"go.uber.org/zap"
@@ -105,7 +106,7 @@ func (c Config) problems() []string {
 	for i, f := range c.Filter {
 		bad(validSubject(f), "FILTER", f, "subjects, comma-separated, such as events.order_placed or events.>")
 		for _, g := range c.Filter[:i] {
-			bad(!overlap(f, g), "FILTER", f+","+g, "subjects that don't overlap")
+			bad(!wildcard.Overlap(f, g), "FILTER", f+","+g, "subjects that don't overlap")
 		}
 	}
 	_, err := parseStart(c.Start)
@@ -151,34 +152,6 @@ func validSubject(s string) bool {
 		}
 	}
 	return true
-}
-
-// covers tells whether every subject that narrow matches is matched by wide too.
-func covers(wide, narrow string) bool {
-	w, n := strings.Split(wide, "."), strings.Split(narrow, ".")
-	for i, t := range w {
-		switch {
-		case t == ">":
-			return len(n) > i
-		case i >= len(n), n[i] == ">", t != "*" && t != n[i]:
-			return false
-		}
-	}
-	return len(w) == len(n)
-}
-
-// overlap tells whether some subject is matched by both. Source of the rule: nats-server 2.15, SubjectsCollide.
-func overlap(a, b string) bool {
-	s, t := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(s), len(t)) {
-		switch {
-		case s[i] == ">" || t[i] == ">":
-			return true
-		case s[i] != "*" && t[i] != "*" && s[i] != t[i]:
-			return false
-		}
-	}
-	return len(s) == len(t)
 }
 
 func validAddr(a string) bool {

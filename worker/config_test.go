@@ -147,38 +147,6 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// covers decides whether filters overlap and whether a consumer delivers foreign subjects.
-func TestCovers(t *testing.T) {
-	yes := [][2]string{{"a", "a"}, {">", "a"}, {">", "a.b.c"}, {">", ">"}, {">", "*"}, {"a.>", "a.b"}, {"a.>", "a.b.c"}, {"a.>", "a.*"}, {"a.>", "a.>"}, {"a.>", "a.*.>"}, {"*", "a"}, {"*", "*"}, {"a.*.c", "a.b.c"}, {"*.*", "a.*"}}
-	no := [][2]string{{"a", "b"}, {"a", ">"}, {"a", "*"}, {"a.>", "a"}, {"a.>", ">"}, {"a.>", "*.b"}, {"*", "a.b"}, {"*", ">"}, {"a.*", "a"}, {"a.*", "a.b.c"}, {"a.*", "a.>"}, {"a.b", "a.*"}, {"a.b", "a"}, {"a", "a.b"}}
-	for _, p := range yes {
-		if !covers(p[0], p[1]) {
-			t.Errorf("%q does not cover %q", p[0], p[1])
-		}
-	}
-	for _, p := range no {
-		if covers(p[0], p[1]) {
-			t.Errorf("%q covers %q", p[0], p[1])
-		}
-	}
-}
-
-// overlap is what the server refuses between filters, and what a filter needs with a stream's subjects. It is symmetric.
-func TestOverlap(t *testing.T) {
-	yes := [][2]string{{"a", "a"}, {">", "a.b"}, {"a.>", "a.b.c"}, {"a.*", "*.b"}, {"a.*.c", "a.b.>"}, {"*", ">"}, {"a.>", "*.b"}}
-	no := [][2]string{{"a", "b"}, {"a", "a.b"}, {"a.>", "a"}, {"a.*", "b.*"}, {"a.*", "a.b.c"}, {"a.>", "b.>"}, {"*.x", "a.y"}}
-	for _, p := range yes {
-		if !overlap(p[0], p[1]) || !overlap(p[1], p[0]) {
-			t.Errorf("%q and %q do not overlap", p[0], p[1])
-		}
-	}
-	for _, p := range no {
-		if overlap(p[0], p[1]) || overlap(p[1], p[0]) {
-			t.Errorf("%q and %q overlap", p[0], p[1])
-		}
-	}
-}
-
 func TestConfigErrorWords(t *testing.T) {
 	one, two := &ConfigError{Problems: []string{"X is wrong"}}, &ConfigError{Problems: []string{"X is wrong", "Y too"}}
 	if s := one.Error(); s != "worker: configuration: X is wrong" {

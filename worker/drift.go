@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -107,7 +108,7 @@ func foreign(c Config, have jetstream.ConsumerConfig) []string {
 	}
 	var out []string
 	for _, f := range got {
-		if !slices.ContainsFunc(c.Filter, func(w string) bool { return covers(w, f) }) {
+		if !slices.ContainsFunc(c.Filter, func(w string) bool { return wildcard.Covers(w, f) }) {
 			out = append(out, f)
 		}
 	}
