@@ -74,6 +74,23 @@ func (c *child) signal(s syscall.Signal) *child {
 	return c
 }
 
+// lives fails the test if the process ends within d, and then ends it by one more signal.
+func (c *child) lives(d time.Duration, otherwise string) {
+	c.t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.end()
+	}()
+	select {
+	case <-ended:
+		c.t.Errorf("%s: %v", otherwise, c.cmd.ProcessState)
+	case <-time.After(d):
+		c.signal(sigterm)
+		<-ended
+	}
+}
+
 // end waits for the process and returns how it ended and how long that took.
 func (c *child) end() (syscall.WaitStatus, time.Duration) {
 	c.t.Helper()
@@ -135,35 +152,13 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 // Two signals of a kind at once are one: what signals a process and then its group sends two.
 func TestTheSameSignalTwiceAtOnce(t *testing.T) {
 	c := begin(t, "stuck").expect("ready").signal(sigterm).signal(sigterm).expect("stopping")
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.end()
-	}()
-	select {
-	case <-ended:
-		t.Errorf("they ended it: %v", c.cmd.ProcessState)
-	case <-time.After(100 * time.Millisecond):
-		c.signal(sigterm)
-		<-ended
-	}
+	c.lives(100*time.Millisecond, "they ended it")
 }
 
 // A process that is stuck ends by the second signal only: without this the test above could pass for another reason.
 func TestFirstSignalAloneWaits(t *testing.T) {
 	c := begin(t, "stuck").expect("ready").signal(sigterm).expect("stopping")
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.end()
-	}()
-	select {
-	case <-ended:
-		t.Errorf("the first signal ended it: %v", c.cmd.ProcessState)
-	case <-time.After(300 * time.Millisecond):
-		c.signal(sigterm)
-		<-ended
-	}
+	c.lives(300*time.Millisecond, "the first signal ended it")
 }
 
 func TestServiceEndsInOrder(t *testing.T) {

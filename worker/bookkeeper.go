@@ -152,11 +152,7 @@ func (r *Runner) writeRecord(ctx context.Context, e *entry) {
 func (r *Runner) released(d *delivery, forGood bool, now time.Duration) (reply string, gone bool) {
 	r.buf.mu.Lock()
 	reply, gone = r.buf.releaseLocked(d, forGood)
-	ask, room := r.askLocked(now)
-	r.buf.mu.Unlock()
-	if room {
-		r.post(ask)
-	}
+	r.unlockAsking(d, now)
 	return reply, gone
 }
 

@@ -79,20 +79,10 @@ func (r *Runner) keep(e *entry, now time.Duration) bool {
 	b := r.buf
 	b.mu.Lock()
 	ours := b.keepLocked(e.d, now)
-	if r.reader.within == e.d {
-		r.reader.within = nil
-	}
 	e.d.stampDue = min(e.d.stampDue, now+min(stampEarly, r.leaseTime()/3))
 	due := e.d.stampDue
-	over := b.resumed
-	b.resumed = nil
-	ask, room := r.askLocked(now)
-	b.mu.Unlock()
+	r.unlockAsking(e.d, now)
 	r.leases.by(due)
-	r.sayResumed(over, now)
-	if room {
-		r.post(ask)
-	}
 	if ours {
 		r.books.add(e)
 	}
@@ -115,12 +105,19 @@ func (r *Runner) handBack(d *delivery, reply string, delay time.Duration) {
 
 // notDead takes the mark of a suspect back whose process lives, though another worker has it by now.
 func (r *Runner) notDead(d *delivery) {
+	if e := r.living(d); e != nil {
+		r.books.add(e)
+	}
+}
+
+// living is what is to be written of a suspect whose process lives; nil where there is no mark to take back.
+func (r *Runner) living(d *delivery) *entry {
 	if d.past == nil || !d.past.marked {
-		return
+		return nil
 	}
 	e := r.entryOf(d, verdict{}, nil)
 	e.d, e.change = nil, unchanged
-	r.books.add(e)
+	return e
 }
 
 // noteTimeout writes down that an attempt has taken too long, since a handler that hangs does not return to tell.

@@ -104,9 +104,7 @@ func (r *Runner) callReplay(d *delivery) error {
 		return errTurnedAway
 	}
 	defer func() {
-		if d.past != nil && d.past.marked { // it lives; what runs next may not
-			e := r.entryOf(d, verdict{}, nil)
-			e.change = unchanged
+		if e := r.living(d); e != nil { // what runs next may not live
 			r.writeRecord(r.values, e)
 		}
 		slots.leave(d)

@@ -74,7 +74,7 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 	}
 	e := r.entryFor(d, v, err)
 	if d.past != nil && d.past.marked {
-		e = r.unmark(d, v, e)
+		r.unmark(d, v, e)
 	}
 	if e != nil {
 		if r.keep(e, now) {
@@ -103,20 +103,26 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 }
 
 // unmark takes the mark of a suspect away while it is still alone: what runs next may kill the process, and that would be counted against the suspect.
-func (r *Runner) unmark(d *delivery, v verdict, e *entry) *entry {
+func (r *Runner) unmark(d *delivery, v verdict, e *entry) {
 	switch {
 	case v.kind == acked:
 		r.writeRecord(r.values, &entry{seq: d.msg.Sequence, forget: true})
 	case e != nil:
 		r.writeRecord(r.values, e)
 	}
-	return e
 }
 
 // finish takes a message whose handler has returned out of the held set, and has the pull loop ask for more where there is room.
 func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
 	r.buf.mu.Lock()
 	reply, gone = r.buf.finishLocked(d, now, forGood)
+	r.unlockAsking(d, now)
+	return reply, gone
+}
+
+// unlockAsking unlocks the held set behind a message that has left its slot, or what it was kept for: it asks for more where that made room, and tells of
+// a pause that it has ended.
+func (r *Runner) unlockAsking(d *delivery, now time.Duration) {
 	if r.reader.within == d {
 		r.reader.within = nil
 	}
@@ -128,7 +134,6 @@ func (r *Runner) finish(d *delivery, now time.Duration, forGood bool) (reply str
 		r.post(ask)
 	}
 	r.sayResumed(over, now)
-	return reply, gone
 }
 
 // countGivenUp counts a message that is given up.

@@ -38,16 +38,7 @@ func (c *command) count() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.filterFlags(cmd, &f)
-	cmd.RunE = c.runs(func(ctx context.Context, _ []string) error {
-		filter, err := f.filter(time.Now())
-		if err != nil {
-			return err
-		}
-		p, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer p.close()
+	cmd.RunE = c.looks(&f, func(ctx context.Context, p *place, filter deadletter.Filter) error {
 		tallies, err := count(ctx, p, filter, f.limit)
 		if err != nil {
 			return err

@@ -28,16 +28,7 @@ its stream. On a terminal the columns are narrowed to its width, and some are le
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.filterFlags(cmd, &f)
-	cmd.RunE = c.runs(func(ctx context.Context, _ []string) error {
-		filter, err := f.filter(time.Now())
-		if err != nil {
-			return err
-		}
-		p, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer p.close()
+	cmd.RunE = c.looks(&f, func(ctx context.Context, p *place, filter deadletter.Filter) error {
 		table := c.letters(p)
 		n, more := 0, false
 		for l, err := range p.List(ctx, filter) {

@@ -20,21 +20,11 @@ replay of a letter in state replaying is still on its way, and will be handled a
   ackfloor dead-letters rm --state handled --until 7d --dry-run`,
 	}
 	c.choiceFlags(cmd, &ch)
-	cmd.RunE = c.runs(func(ctx context.Context, args []string) error {
-		ch.numbers = args
-		filter, err := ch.check(c.screen)
-		if err != nil {
-			return err
-		}
-		p, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer p.close()
+	cmd.RunE = c.acts(&ch, func(ctx context.Context, p *place, filter deadletter.Filter) error {
 		b := &batch{command: c, place: p, verb: "remove", past: "removed", one: func(ctx context.Context, k pick) (deed, error) {
 			return deed{result: resultRemoved}, p.Remove(ctx, k.sequence)
 		}}
-		_, err = b.run(ctx, ch, filter)
+		_, err := b.run(ctx, ch, filter)
 		return b.end(err)
 	})
 	return cmd

@@ -26,22 +26,12 @@ again for what is on its way, and for nothing else: --state replaying --wait. It
 	}
 	c.choiceFlags(cmd, &ch)
 	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "wait, without a limit, until they are handled or have failed again, and tell how many of each")
-	cmd.RunE = c.runs(func(ctx context.Context, args []string) error {
-		ch.numbers = args
-		filter, err := ch.check(c.screen)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = c.acts(&ch, func(ctx context.Context, p *place, filter deadletter.Filter) error {
 		if filter.State == "" {
 			filter.State = deadletter.StateOpen
 		}
-		p, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer p.close()
 		b := &batch{command: c, place: p, verb: "replay", past: "replayed"}
-		if b.one = p.again; len(args) == 0 {
+		if b.one = p.again; len(ch.numbers) == 0 {
 			ahead := &reader{place: p, filter: filter}
 			defer ahead.close()
 			b.one = ahead.again

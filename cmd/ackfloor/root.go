@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"time"
 
+	"github.com/ackfloor/ackfloor/deadletter"
 	"github.com/spf13/cobra"
 )
 
@@ -65,6 +67,38 @@ func version() string {
 		return info.Main.Version
 	}
 	return "unknown"
+}
+
+// onLetters is what is done on the letters of a place that a filter matches.
+type onLetters func(ctx context.Context, p *place, filter deadletter.Filter) error
+
+// looks makes what a command runs that reads letters by its filters.
+func (c *command) looks(f *filterFlags, do onLetters) func(*cobra.Command, []string) error {
+	return c.over(func([]string) (deadletter.Filter, error) { return f.filter(time.Now()) }, do)
+}
+
+// acts makes what a command runs that does something to the letters of a choice.
+func (c *command) acts(ch *choice, do onLetters) func(*cobra.Command, []string) error {
+	return c.over(func(args []string) (deadletter.Filter, error) {
+		ch.numbers = args
+		return ch.check(c.screen)
+	}, do)
+}
+
+// over finds the filter, which needs no server, and opens the place.
+func (c *command) over(find func(args []string) (deadletter.Filter, error), do onLetters) func(*cobra.Command, []string) error {
+	return c.runs(func(ctx context.Context, args []string) error {
+		filter, err := find(args)
+		if err != nil {
+			return err
+		}
+		p, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		return do(ctx, p, filter)
+	})
 }
 
 // runs makes a function the RunE of a cobra command.

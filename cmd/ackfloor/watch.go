@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"time"
 
+	"github.com/ackfloor/ackfloor/deadletter"
 	"github.com/spf13/cobra"
 )
 
@@ -20,16 +20,7 @@ many.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.filterFlags(cmd, &f)
-	cmd.RunE = c.runs(func(ctx context.Context, _ []string) error {
-		filter, err := f.filter(time.Now())
-		if err != nil {
-			return err
-		}
-		p, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer p.close()
+	cmd.RunE = c.looks(&f, func(ctx context.Context, p *place, filter deadletter.Filter) error {
 		table := c.letters(p)
 		table.live = true
 		c.say("watching %s, Ctrl-C ends it", p.name)
