@@ -114,12 +114,17 @@ const overhead = 1024
 // of a burst always wakes.
 const wakeAt = 8
 
-// passOn gives a redelivery back which this process can't take, since its handler for the same message has not ended. The first time
-// at once: the server serves waiting pulls in turn, so another worker is next. When it comes back all the same, later.
+// passOn gives a redelivery back which this process can't take, since its handler for the same message has not ended. At once at first: the
+// server serves waiting pulls in turn, so it goes from one worker to the next until one can take it, and past another pull of our own. When
+// it has been everywhere and comes back all the same, later. (Only ever later would not do: of workers whose pulls expire in step, the first
+// to pull again is given everything that comes back one by one.)
 func (r *Runner) passOn(d *delivery) {
 	v := verdict{kind: returned}
-	if d.bounced > 1 { // at random, or it may fall in with our own pulls for ever
+	if d.bounced > bounces {
 		v.delay = r.leaseTime()/2 + rand.N(r.leaseTime())
 	}
 	r.tell(d, d.reply, v, r.clock.now())
 }
+
+// bounces is how many redeliveries in a row are passed on at once.
+const bounces = 2

@@ -327,7 +327,7 @@ func TestHungOnEveryAttempt(t *testing.T) {
 			workers = append(workers, w)
 			time.Sleep(10 * time.Second)
 		}
-		letters := r.awaitLetters(1, time.Minute)
+		letters := r.awaitLetters(1, 10*time.Second)
 		r.floor(3, 5*time.Second)
 		if l := letters[0]; l.MessageSequence != 2 || l.Reason != deadletter.ReasonTimedOut || l.Attempts != 4 || len(letters) != 1 {
 			t.Errorf("%d letters, the first says %+v", len(letters), l)

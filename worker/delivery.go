@@ -26,7 +26,7 @@ type delivery struct {
 	noted    bool          // that has been written down, since its handler has not returned
 	inline   bool          // the reader runs its handler, not a slot
 	passed   bool          // meanwhile another reader has the turn
-	bounced  uint8         // redeliveries that were passed on to another worker
+	bounced  uint8         // redeliveries in a row that were passed on to another worker; the last came at stampDue
 }
 
 // startLocked marks it as running: a handler has it from now on.

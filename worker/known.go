@@ -29,8 +29,7 @@ func (b *buffer) arrivalLocked(d *delivery) arrival {
 	seq := d.msg.Sequence
 	if h := b.held.get(seq); h != nil && h.published() == d.published() {
 		if h.expired || h.gone {
-			h.bounced = min(h.bounced, 254) + 1
-			d.bounced = h.bounced
+			h.bounceLocked(d)
 			return runsTooLong
 		}
 		h.reply, h.leaseEnd, h.stampDue = d.reply, d.leaseEnd, d.received
@@ -45,6 +44,15 @@ func (b *buffer) arrivalLocked(d *delivery) arrival {
 		return tooLate
 	}
 	return added
+}
+
+// bounceLocked is called with a redelivery d of a message that runs here still: it counts in d how many of them have come in a row.
+func (h *delivery) bounceLocked(d *delivery) {
+	if h.bounced == 0 || d.received > h.stampDue+(d.leaseEnd-d.received)/4 {
+		h.bounced = 0
+	}
+	h.bounced = min(h.bounced, 254) + 1
+	h.stampDue, d.bounced = d.received, h.bounced // it needs no more stamps
 }
 
 // holdLocked puts a delivery into the held set.
