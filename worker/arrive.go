@@ -56,6 +56,8 @@ func (r *Runner) onPulled(m *nats.Msg, now time.Duration) *delivery {
 			r.fail(denied) // nothing else would tell that plain acks are refused: every message would come again for ever
 		}
 		r.tell(d, d.reply, verdict{kind: acked}, now)
+	case tooEarly:
+		r.handBack(d, d.reply, settleMost)
 	case tooLate:
 		r.handBack(d, d.reply, 0)
 	}
@@ -86,7 +88,10 @@ func (r *Runner) arrived(d *delivery, now time.Duration) (a arrival, inline bool
 	p.size += (len(d.msg.Data) + overhead - p.size) / 16
 	stampDue := now + stampAfter(b.avg, r.leaseTime())
 	d.stampDue = stampDue
-	if a = b.arrivalLocked(d); a == added {
+	if a = b.arrivalLocked(d); a == added && d.past != nil && r.settlingLocked() {
+		a = tooEarly
+	}
+	if a == added {
 		b.holdLocked(d)
 		if inline = r.inlineLocked(d, now); !inline {
 			b.queue.push(d)

@@ -13,6 +13,7 @@ import (
 type ask struct {
 	place int
 	batch int
+	epoch uint64 // of the connection on which
 	body  []byte
 	alive time.Duration // when it is given up unless something comes
 }
@@ -44,7 +45,7 @@ func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 			bytes = 0 // the limit allows no more, and none at all; but then no status tells the pull's end, and it counts as lost
 		}
 	}
-	a := ask{batch: n, alive: now + expiry + pullMargin}
+	a := ask{batch: n, epoch: p.epoch, alive: now + expiry + pullMargin}
 	for p.pulls[a.place].open {
 		a.place++ // roomLocked has seen to it that one is free
 	}
@@ -83,7 +84,7 @@ func pullBody(batch, bytes int, expiry, heartbeat time.Duration) []byte {
 // post sends a pull and returns when it is given up unless something comes.
 func (r *Runner) post(a ask) time.Duration {
 	err := nats.ErrDisconnected
-	if r.nc.IsConnected() { // nats.go would keep it and send it first thing on the new connection, before anything is settled
+	if r.nc.IsConnected() && r.conf.epoch() == a.epoch { // nats.go would keep it and send it first thing on the new connection, before anything is settled
 		err = r.nc.PublishRequest(r.subjects.next, r.pullSubjects[a.place], a.body)
 	}
 	if err != nil {

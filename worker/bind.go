@@ -47,6 +47,7 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 	r.pull.mu.Lock()
 	r.pull.limits = limitsOf(r.bound.info.Config)
 	r.pull.prefetch = r.cfg.Prefetch
+	r.pull.epoch = r.conf.epoch()
 	r.pull.mu.Unlock()
 	r.sawCursor(r.bound.info)
 	r.logStart()

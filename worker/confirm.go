@@ -13,6 +13,7 @@ import (
 const (
 	answerWait    = 600 * time.Millisecond // an answer that has not come by then: the settlement is sent again, and the consumer looked at
 	answerWaitMax = 5 * time.Second        // the longest of these waits
+	hurryWait     = 100 * time.Millisecond // these waits where others are about to pull
 	nobodyWait    = 50 * time.Millisecond  // after a 503; up to twice that
 	nakPatience   = 5 * time.Second        // a NAK without an answer is sent again for so long: its message comes back anyway
 	idBits        = 20                     // of a settlement's number: its place; the rest counts how often that was replaced
@@ -32,7 +33,8 @@ type settlement struct {
 	epoch   uint64        // of the connection: when the run began, or when it was sent by itself and no answer had come yet; else 0
 	first   time.Duration // when it was sent first
 	due     time.Duration // when it is sent again
-	tries   int
+	tries   int           // how often it was sent
+	silent  int           // of these, the last ones, which nothing has answered
 	delay   time.Duration // of a NAK with a delay
 	nak     bool
 }
@@ -53,6 +55,7 @@ type confirmer struct {
 	rtt   atomic.Int64 // nanoseconds, moving average
 
 	mu    sync.Mutex
+	hurry time.Duration // until then others are about to pull, perhaps what is settled here
 	all   []*settlement // by place
 	free  []*settlement // the one used last on top
 	runs  runs
@@ -101,7 +104,7 @@ func (c *confirmer) settle(to string, body []byte, seq uint64, nak bool, delay, 
 func (c *confirmer) startLocked(a sent, body []byte, nak bool, delay, now time.Duration) *settlement {
 	s := c.takeLocked()
 	s.sent, s.body, s.nak, s.delay = a, body, nak, delay
-	s.open, s.first, s.due, s.tries, s.epoch = true, now, now+answerWait, 1, 0
+	s.open, s.first, s.due, s.tries, s.silent, s.epoch = true, now, now+answerWait, 1, 1, 0
 	if len(c.runs.acks) > 0 && !s.nak {
 		s.run, c.runs.acks = c.runs.acks, s.run[:0]
 		s.epoch = c.runs.epoch
@@ -180,7 +183,7 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 	if m.Header != nil && m.Header.Get("Status") != "" {
 		c.runs.trusted = 0
 		c.scatterLocked(s, now)
-		s.due = now + nobodyWait + rand.N(nobodyWait)
+		s.due, s.silent = now+nobodyWait+rand.N(nobodyWait), 0
 		c.alarm.by(s.due)
 		return
 	}

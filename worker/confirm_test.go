@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ackfloor/ackfloor/testutil"
+	"github.com/nats-io/nats.go"
 )
 
 // The last handler ends while the server is away: the stop waits for it, and what was done is confirmed.
@@ -67,5 +68,58 @@ func TestPlainAcks(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		w.ok(w.end())
+	})
+}
+
+// How often a settlement is sent again to which nothing is answered: more often behind a reconnect, since others are about to pull what is settled,
+// and less and less often later. A 503 is an answer.
+func TestResendTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nc := testutil.Bubble(t).Conn(t)
+		began := time.Now()
+		c := newConfirmer(nc, clock{began}, nats.NewInbox())
+		sub, err := nc.Subscribe(c.inbox+".*", func(m *nats.Msg) { c.answered(m.Subject[len(c.inbox)+1:], m) })
+		must(t, err)
+		loop := func(until time.Duration) {
+			for ; time.Since(began) < until; time.Sleep(10 * time.Millisecond) {
+				c.scan(time.Since(began))
+			}
+		}
+		c.settle("nobody", ackBody, 1, false, 0, 0)
+		loop(3 * time.Second)
+		if c.stats.resends < 20 || c.stats.resends > 60 {
+			t.Errorf("sent again %d times in 3s while nobody listens", c.stats.resends)
+		}
+		var times []time.Duration
+		silent, err := nc.Subscribe("nobody", func(*nats.Msg) { times = append(times, time.Since(began)) })
+		must(t, err)
+		loop(13 * time.Second)
+		c.resendAll()
+		loop(16 * time.Second)
+		must(t, silent.Unsubscribe())
+		must(t, sub.Unsubscribe())
+		var before, hurried, later []time.Duration
+		for i, at := range times[1:] {
+			switch gap := at - times[i]; {
+			case at < 13*time.Second:
+				before = append(before, gap)
+			case at < 14*time.Second:
+				hurried = append(hurried, gap)
+			default:
+				later = append(later, gap)
+			}
+		}
+		near := func(gap, want time.Duration) bool {
+			return gap > want-50*time.Millisecond && gap < want+50*time.Millisecond
+		}
+		if len(before) != 4 || !near(before[0], answerWait) || !near(before[1], 2*answerWait) || !near(before[3], answerWaitMax) && !near(before[3], 8*answerWait) {
+			t.Errorf("before: %v", before)
+		}
+		if len(hurried) < 8 || !near(hurried[1], hurryWait) {
+			t.Errorf("behind a reconnect: %v", hurried)
+		}
+		if len(later) < 2 || !near(later[len(later)-1], 2*answerWait) {
+			t.Errorf("later: %v", later)
+		}
 	})
 }

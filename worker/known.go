@@ -21,6 +21,7 @@ const (
 	heldAlready            // a redelivery of one that is held: only its reply subject is new
 	runsTooLong            // a redelivery of one that runs here still, but is no longer ours: another worker's turn
 	settledAlready         // a redelivery of one that was settled a moment ago
+	tooEarly               // a redelivery on a pull that was not to be: whoever had it before may be about to settle it
 	tooLate                // nothing is taken in any more
 )
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -75,6 +76,7 @@ func (r *Runner) guarded(name string, f nats.MsgHandler) nats.MsgHandler {
 func (r *Runner) watch(ctx context.Context) {
 	changes := r.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer r.nc.RemoveStatusListener(changes)
+	var lost time.Duration // when the connection was; 0: it is there
 	for {
 		if r.nc.IsClosed() { // also: before we listened
 			r.fail(fmt.Errorf("worker: the connection is closed for good: %w", nats.ErrConnectionClosed))
@@ -88,10 +90,15 @@ func (r *Runner) watch(ctx context.Context) {
 			case nats.DISCONNECTED, nats.RECONNECTING: // the latter is what nats.go reports of a lost connection that it will make again
 				r.suspectConsumer()
 				r.forgetPulls()
+				if lost == 0 {
+					lost = r.clock.now()
+				}
 			case nats.CONNECTED:
 				r.counters.reconnects.Add(1)
 				r.forgetPulls()
-				r.settleBeforePull()
+				now := r.clock.now()
+				r.settleBeforePull(othersBack(now - cmp.Or(lost, now)))
+				lost = 0
 			}
 		}
 	}

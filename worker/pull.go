@@ -10,8 +10,9 @@ const (
 	// settleFirst is how long nothing is pulled after a reconnect or a change of the consumer's leader: the server may have forgotten
 	// who holds what, and hands it to the first who asks. In this time every worker sends again what it has settled and stamps what it holds.
 	settleFirst = 250 * time.Millisecond
-	settleMost  = time.Second           // and how long at the most, while what was settled before is not confirmed
-	settleLook  = 20 * time.Millisecond // how often it looks whether it is
+	settleLate  = 500 * time.Millisecond // at the most longer, behind a long outage: see othersBack
+	settleMost  = time.Second            // and how long at the most, while what was settled before is not confirmed
+	settleLook  = 20 * time.Millisecond  // how often it looks whether it is
 
 	pullMargin   = time.Second            // how long after its expiry a pull without an end counts as lost
 	askAgainWait = 50 * time.Millisecond  // after a 503; up to five times that
@@ -47,6 +48,7 @@ type puller struct {
 	suspect   bool // look at the consumer before pulling again
 	notBefore time.Duration
 	settled   time.Duration // when settling began, after a reconnect or a change of leader; 0: it is done
+	epoch     uint64        // of the connection for which everything was settled
 	missed    int           // pulls that were given up in a row
 	looked    time.Duration // when the consumer was looked at
 	watched   time.Duration // when a pull was open last, or the consumer was looked at
@@ -64,6 +66,14 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	p := &r.pull
 	if !r.nc.IsConnected() {
 		return never // the reconnect wakes the loop
+	}
+	r.pull.mu.Lock()
+	told := r.pull.epoch == r.conf.epoch()
+	r.pull.mu.Unlock()
+	if !told { // of a reconnect
+		r.forgetPulls()
+		r.settleBeforePull(settleFirst)
+		return now + settleFirst
 	}
 	paused := r.endPause(now)
 	next, lost := r.giveUpPulls(now)
@@ -205,17 +215,28 @@ func (r *Runner) forgetPulls() {
 
 // settleBeforePull is called after a reconnect or a change of leader: everything settled and unconfirmed is sent again, everything held is
 // stamped, and only then is anything pulled.
-func (r *Runner) settleBeforePull() {
+func (r *Runner) settleBeforePull(wait time.Duration) {
 	now := r.clock.now()
 	r.pull.mu.Lock()
 	r.pull.suspect = true
-	r.pull.notBefore = now + settleFirst
+	r.pull.notBefore = now + wait
 	r.pull.settled = max(now, 1)
+	r.pull.epoch = r.conf.epoch()
 	r.pull.mu.Unlock()
 	r.buf.serverMayHaveForgotten(now)
 	r.conf.resendAll()
 	r.stampAll()
-	r.pullAlarm.by(now + settleFirst)
+	r.pullAlarm.by(now + wait)
+}
+
+// settlingLocked holds from a reconnect, or a change of leader, until the first pull: what comes meanwhile comes on a pull from before. nats.go keeps
+// what is published in the moment in which a connection is lost, and sends it first thing on the next one.
+func (r *Runner) settlingLocked() bool { return r.pull.settled > 0 || r.pull.epoch != r.conf.epoch() }
+
+// othersBack is how long it takes at the most until the other workers are connected again too, and have settled: the longer an outage was, the
+// longer each waits between two tries (reconnectDelay).
+func othersBack(outage time.Duration) time.Duration {
+	return settleFirst + min(outage/16, settleLate)
 }
 
 // suspectConsumer has the pull loop look at the consumer: an answer came that does not fit.

@@ -114,7 +114,7 @@ func (r *Runner) act(e effect, code, text string) {
 		p.missed = 0
 		p.mu.Unlock()
 	case leaderMoved:
-		r.settleBeforePull()
+		r.settleBeforePull(settleFirst)
 	case tooLarge:
 		p.mu.Lock()
 		p.countLocked("too_large")

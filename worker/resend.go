@@ -43,8 +43,12 @@ func (s *settlement) over(now time.Duration) bool {
 func (c *confirmer) resendLocked(s *settlement, now time.Duration) {
 	c.scatterLocked(s, now)
 	s.tries++
+	s.silent++
 	c.stats.resends++
-	s.due = now + min(answerWait<<min(s.tries-1, 4), answerWaitMax)
+	s.due = now + min(answerWait<<min(s.silent-1, 4), answerWaitMax)
+	if now < c.hurry {
+		s.due, s.silent = now+hurryWait, 0
+	}
 	body := s.body
 	if s.delay > 0 {
 		body = nakBody(s.delay - (now - s.first))
@@ -54,12 +58,14 @@ func (c *confirmer) resendLocked(s *settlement, now time.Duration) {
 	}
 }
 
-// resendAll makes every open settlement due now: after a reconnect or a change of leader it may be forgotten.
+// resendAll makes every open settlement due now: after a reconnect or a change of leader it may be forgotten. A leader that is not quite one yet
+// drops acks without a word (nats-server 2.15, processAck), so for as long as others may be waiting to pull they are sent again and again.
 func (c *confirmer) resendAll() {
 	now := c.clock.now()
 	c.mu.Lock()
 	c.runs.trusted = 0
 	c.closeRunLocked(now)
+	c.hurry = now + settleMost
 	for _, s := range c.all {
 		if s.open {
 			s.due = 0

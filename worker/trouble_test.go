@@ -28,32 +28,32 @@ func TestWaitingMessagesLoseTheirLease(t *testing.T) {
 	w.ok(w.end())
 }
 
-// Two workers, one server restart, one of them back earlier than the other: what the late one settled meanwhile is not handled by the first.
+// Two workers come back after an outage, one earlier than the other, and the later the longer it was: what the late one has settled meanwhile
+// is not handled by the early one.
 func TestEarlyWorkerDoesNotTakeWhatALateOneHolds(t *testing.T) {
-	s := testutil.Server(t)
-	p := s.Proxy(t)
-	r := newRig(t, s, 400)
-	early, err := Connect(t.Context(), Connection{URL: s.URL()})
-	must(t, err)
-	late, err := Connect(t.Context(), Connection{URL: p.URL()})
-	must(t, err)
-	time.Sleep(2100 * time.Millisecond) // the backlog is older than ack_wait
-	var other testutil.Recorder
-	a := r.startOn(early, testutil.Sleep(100*time.Millisecond), func(c *Config) { c.Concurrency = 2 })
-	a.working()
-	claims.Clear() // the other one stands for a worker in another process
-	b := r.startOn(late, other.Wrap(testutil.Sleep(60*time.Millisecond)), func(c *Config) { c.Concurrency = 16 })
-	other.Wait(t, 48, 5*time.Second)
-	s.Stop()
-	p.Down()
-	time.Sleep(300 * time.Millisecond)
-	s.Start()
-	time.Sleep(150 * time.Millisecond)
-	p.Up()
-	r.floor(400, 30*time.Second)
-	r.onceEach(400)
-	a.ok(a.end())
-	b.ok(b.end())
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 2000)
+		time.Sleep(3 * time.Second) // the backlog is older than ack_wait
+		var workers []*running
+		for range 2 {
+			claims.Clear() // the other one stands for a worker in another process
+			w := r.startOn(connectLikeWorker(t, s), testutil.Sleep(80*time.Millisecond), func(c *Config) { c.Concurrency = 4 })
+			w.working()
+			workers = append(workers, w)
+		}
+		for i, outage := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 20 * time.Second, time.Minute} {
+			r.calls.Wait(t, 300*i+100, time.Minute)
+			s.Stop()
+			time.Sleep(outage)
+			s.Start()
+		}
+		r.floor(2000, time.Minute)
+		r.onceEach(2000)
+		for _, w := range workers {
+			w.ok(w.end())
+		}
+	})
 }
 
 // Handlers end while the server is away, then the worker is told to stop: it takes nothing more when the server is back.
