@@ -13,7 +13,7 @@ import (
 
 // The rules that a linter does not know, each with the fault that it remembers.
 func TestRules(t *testing.T) {
-	for _, dir := range []string{".", "retry", "breaker", "deadletter", "internal/wildcard", "shutdown", "worker", "testutil"} {
+	for _, dir := range []string{".", "retry", "breaker", "deadletter", "once", "limit", "internal/wildcard", "shutdown", "worker", "testutil"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", dir, err)
@@ -44,6 +44,8 @@ func ruleImports(t *testing.T, dir, file string, f *ast.File) {
 		".":                 {"github.com/nats-io/nats.go"},
 		"retry":             {},
 		"breaker":           {"github.com/failsafe-go/failsafe-go/circuitbreaker", "github.com/ackfloor/ackfloor"},
+		"once":              {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor"},
+		"limit":             {"github.com/ackfloor/ackfloor", "golang.org/x/time/rate", "github.com/failsafe-go/failsafe-go/adaptivelimiter"},
 		"shutdown":          {},
 		"internal/wildcard": {},
 		"deadletter":        {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/internal/wildcard"},

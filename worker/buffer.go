@@ -33,6 +33,7 @@ type buffer struct {
 	waking  int                 // of those, told to wake and not there yet
 	closed  bool                // nothing more will come
 	avg     time.Duration       // moving average of the handlers' times; 0 before the first has ended
+	gate    time.Duration       // moving average of how long messages wait at the gate
 	typical time.Duration       // moving median of them, which an outlier does not move
 	settled []settledEntry
 	top     uint64 // the highest stream sequence taken in

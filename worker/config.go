@@ -48,6 +48,7 @@ type Config struct {
 	LogFormat      string        `env:"LOG_FORMAT" shown:"by terminal" usage:"console or json" accepts:"console or json"`
 
 	Retry  retry.Policy `env:"-"` // instead of RetrySchedule, for policies that a variable can't say
+	Gate   Gate         `env:"-"` // asked before each call of the handler; nil: none
 	Logger *zap.Logger  `env:"-"` // instead of one made from LogLevel and LogFormat
 
 	unknown []string // variables that FromEnv did not know, for New to warn of

@@ -33,7 +33,7 @@ type realContext struct {
 var errReturned = errors.New("worker: the handler has returned")
 
 // Deadline is when the handle timeout passes.
-func (a *attempt) Deadline() (time.Time, bool) { return a.r.clock.base.Add(a.limit), true }
+func (a *attempt) Deadline() (time.Time, bool) { return a.r.clock.base.Add(a.limit), a.limit != never }
 
 func (a *attempt) Done() <-chan struct{} { return a.context().Done() }
 

@@ -58,7 +58,11 @@ func (r *Runner) replayRunner() (*Runner, error) {
 	cfg.Filter, cfg.Start, cfg.DeadLetter = []string{deadletter.ReplayFilter(r.cfg.Stream, r.cfg.Consumer)}, "all", off
 	cfg.Concurrency, cfg.Prefetch, cfg.MaxAckPending, cfg.ExitWhenIdle = max(1, r.cfg.Concurrency/replayDivide), 0, 0, false
 	cfg.Logger, cfg.Retry, cfg.StartupTimeout, cfg.unknown = r.log, r.policy, replayStart, nil
-	child, err := New(r.nc, cfg, r.handler)
+	h := r.handler
+	if g, ok := h.(gated); ok {
+		h = g.next // the child has the gate of its own
+	}
+	child, err := New(r.nc, cfg, h)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func (r *Runner) prefetchLocked(confirm time.Duration) {
 		return
 	}
 	p := &r.pull
-	p.prefetch = automatic(r.cfg.Concurrency, r.buf.avg, confirm)
+	p.prefetch = automatic(r.cfg.Concurrency, r.buf.avg+r.buf.gate, confirm)
 	if p.limits.capacity > 0 {
 		p.prefetch = min(p.prefetch, max(0, p.limits.capacity-r.cfg.Concurrency))
 	}

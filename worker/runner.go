@@ -99,6 +99,9 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 		buf: newBuffer(cfg.Concurrency, cfg.HandleTimeout), reader: newReader(cfg), pullAlarm: newAlarm(), leases: newAlarm(),
 		subjects: newSubjects(cfg),
 	}
+	if cfg.Gate != nil {
+		r.handler = gated{h, cfg.Gate}
+	}
 	r.books = newBookkeeper()
 	r.answers = nc.NewInbox()
 	r.conf = newConfirmer(nc, r.clock, r.answers)
@@ -131,7 +134,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	}
 	defer release()
 
-	r.values = context.WithoutCancel(ctx)
+	r.values = ackfloor.WithAckFloor(context.WithoutCancel(ctx), r.floor)
 	work, stop := context.WithCancelCause(ctx) // ends: no new pull
 	defer stop(nil)
 	tend, end := context.WithCancel(r.values) // outlives the work: leases and settlements are tended through the drain

@@ -209,3 +209,14 @@ func (r *Runner) sawCursor(i *jetstream.ConsumerInfo) {
 	r.cursor.Store(&Cursor{Delivered: i.Delivered.Stream, AckFloor: i.AckFloor.Stream, AckPending: i.NumAckPending,
 		Redelivered: i.NumRedelivered, Pending: i.NumPending, Seen: time.Now()})
 }
+
+// floor is the ack floor as of the last look, of the stream that the handler's messages are of.
+func (r *Runner) floor() uint64 {
+	if r.source != nil {
+		return r.source.floor()
+	}
+	if c := r.cursor.Load(); c != nil {
+		return c.AckFloor
+	}
+	return 0
+}
