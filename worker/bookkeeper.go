@@ -132,6 +132,7 @@ func (r *Runner) writeRecord(ctx context.Context, e *entry) {
 			known = before
 		}
 		e.change(&known)
+		e.record, e.read = known, true
 		rec = &known
 	}
 	e.change, e.forget = nil, false
@@ -161,6 +162,9 @@ func (r *Runner) settleKept(e *entry) {
 	now := r.clock.now()
 	if e.back {
 		r.send(e.d, e.reply, e.v, now)
+		return
+	}
+	if e.v.kind == retried && r.retryHere(e.d, e.v, e.record, e.read, e.err) {
 		return
 	}
 	reply, gone := r.released(e.d, e.v.kind == givenUp, now)

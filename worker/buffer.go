@@ -20,7 +20,9 @@ type buffer struct {
 	kept    int                 // held, and neither waiting nor running: something is written down first
 	special bool                // the next message is not simply the queue's: there is a pause, a suspect, or a guest
 	pause   *pause              // nil: none
+	again   agains              // kept: they wait here for a retry that is near
 	aside   fifo                // suspects that wait to run alone
+	lanes   *lanes              // nil: no order by key
 	lone    *delivery           // the suspect that runs alone
 	guests  map[*delivery]guest // handlers of another Runner that use slots of ours
 	waiting int                 // of those that want to, the ones that wait for a slot,

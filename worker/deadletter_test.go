@@ -80,7 +80,7 @@ func TestExhaustedMessageIsOneDeadLetter(t *testing.T) {
 						t.Fatalf("%d letters", len(r.letters()))
 					}
 					l := letters[0]
-					if l.Subject != "events.b" || l.Stream != rigStream || l.Consumer != rigConsumer || l.MessageSequence != 2 || l.Deliveries != 5 || l.Attempts != 5 ||
+					if l.Subject != "events.b" || l.Stream != rigStream || l.Consumer != rigConsumer || l.MessageSequence != 2 || l.Deliveries != 1 || l.Attempts != 5 ||
 						l.Reason != deadletter.ReasonExhausted || !strings.Contains(l.Error, errWork.Error()) || string(l.Data) != "bad" || l.Published.IsZero() || l.Host == "" {
 						t.Errorf("the letter says %+v", l)
 					}

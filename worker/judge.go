@@ -32,6 +32,9 @@ type verdict struct {
 	letter bool          // givenUp: its dead letter is written
 }
 
+// failedReason is that of a retry after an ordinary error.
+const failedReason = "failed"
+
 // outcome is how a handler's call ended.
 type outcome struct {
 	err     error
@@ -55,7 +58,7 @@ func judge(o outcome, policy retry.Policy, maxAttempts int) verdict {
 	}
 	var panicked *ackfloor.PanicError
 	var pause *ackfloor.PauseError
-	reason := "failed"
+	reason := failedReason
 	switch {
 	case errors.As(o.err, &panicked):
 		reason = "panicked"

@@ -33,9 +33,7 @@ func (b *buffer) pauseLocked(d *delivery, now, delay time.Duration, why string) 
 		p.until = max(p.until, until)
 	}
 	b.special = true
-	// A copy, since the handler, or what it left behind, may still look at this attempt's context and message.
-	again := &delivery{attempt: attempt{r: d.attempt.r}, msg: d.msg, past: d.past, reply: d.reply, received: d.received, stampDue: d.stampDue, leaseEnd: d.leaseEnd, bounced: d.bounced}
-	again.attempt.newest = d.attempt.newest
+	again := d.copyLocked()
 	b.held.put(again)
 	if d.past != nil && d.past.alone {
 		b.aside.push(again)

@@ -35,21 +35,22 @@ type Runner struct {
 	pullSub      *nats.Subscription
 	lastSeq      uint64 // consumer sequence of the last delivery; the reader's
 
-	buf       *buffer
-	slab      slab // the reader's
-	reader    reader
-	conf      *confirmer
-	pull      puller
-	pullAlarm *alarm
-	leases    *alarm
-	slots     sync.WaitGroup
-	counters  counters
-	books     *bookkeeper
-	records   records
-	letters   *letters               // nil: no dead letters are written
-	source    *Runner                // whose replays this one handles; nil: it handles a stream's messages
-	replays   atomic.Pointer[Runner] // that handles ours
-	parked    parked
+	buf        *buffer
+	slab       slab // the reader's
+	reader     reader
+	conf       *confirmer
+	pull       puller
+	pullAlarm  *alarm
+	againAlarm *alarm
+	leases     *alarm
+	slots      sync.WaitGroup
+	counters   counters
+	books      *bookkeeper
+	records    records
+	letters    *letters               // nil: no dead letters are written
+	source     *Runner                // whose replays this one handles; nil: it handles a stream's messages
+	replays    atomic.Pointer[Runner] // that handles ours
+	parked     parked
 
 	state   atomic.Int32 // a State
 	stop    func(error)  // ends the work: Run drains
@@ -96,7 +97,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	r := &Runner{
 		cfg: cfg, nc: nc, handler: h, policy: policy, clock: clock{time.Now()},
 		log: log.With(zap.String("stream", cfg.Stream), zap.String("consumer", cfg.Consumer)),
-		buf: newBuffer(cfg.Concurrency, cfg.HandleTimeout), reader: newReader(cfg), pullAlarm: newAlarm(), leases: newAlarm(),
+		buf: newBuffer(cfg.Concurrency, cfg.HandleTimeout), reader: newReader(cfg), pullAlarm: newAlarm(), againAlarm: newAlarm(), leases: newAlarm(),
 		subjects: newSubjects(cfg),
 	}
 	if cfg.Gate != nil {
@@ -189,6 +190,7 @@ func (r *Runner) startLoops(work, tend context.Context) *sync.WaitGroup {
 	start("settlements", func() { r.conf.alarm.loop(tend, r.clock, r.tendSettlements) })
 	start("reader", func() { r.reader.alarm.loop(tend, r.clock, r.tendReader) })
 	start("pull", func() { r.pullAlarm.loop(tend, r.clock, r.tendPulls) })
+	start("again", func() { r.againAlarm.loop(tend, r.clock, r.tendAgain) })
 	start("letters", func() { r.books.alarm.loop(tend, r.clock, r.tendLetters) })
 	for range bookWriters {
 		start("books", func() { r.write(tend) })

@@ -86,6 +86,9 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 		r.send(d, "", v, now)
 		return
 	}
+	if v.kind == retried && r.retryHere(d, v, record{}, false, err) {
+		return
+	}
 	reply, gone := r.finish(d, now, v.kind == acked || v.kind == givenUp)
 	if gone && v.kind != acked {
 		v = verdict{kind: late} // handed back, or its lease is lost

@@ -60,7 +60,7 @@ type HeldItem struct {
 	Sequence uint64
 	Attempt  int
 	Running  bool          // a handler has it; else it waits for a slot, or is kept
-	Kept     bool          // its handler has returned; it is settled once something is written down, as a dead letter is
+	Kept     bool          // its handler has returned; it is settled once something is written down, as a dead letter is, or waits here for a retry
 	For      time.Duration // how long it runs, or is held
 }
 
@@ -70,7 +70,7 @@ type Counts struct {
 	Redelivered        uint64 // of those and of those skipped, the ones that the server had delivered before
 	Skipped            uint64 // redeliveries of messages that this Runner had settled: acknowledged, not handled again
 	Acked              uint64
-	Retried            uint64 // given back with a delay after a failure
+	Retried            uint64 // attempts that failed and are followed by another: given back with a delay, or kept here for it
 	DeadLettered       uint64 // given up: permanent, or the attempts are used up; written to the dead letters, then terminated
 	Terminated         uint64 // given up, and kept nowhere: there are no dead letters (DEAD_LETTER=off)
 	Exhausted          uint64 // of those two, the ones whose attempts were used up
@@ -99,7 +99,7 @@ type Status struct {
 	Alive     bool   // its loops run, or it has ended as it should
 	Waiting   int    // messages held, for which no slot is free
 	Running   int    // messages held, which a handler has
-	Kept      int    // messages held, whose handlers have returned and which are settled once something is written down, as a dead letter is
+	Kept      int    // messages held, whose handlers have returned: they are settled once something is written down, as a dead letter is, or wait here for a retry that is near
 	Parked    int    // failed messages that wait for their retry at the server, as far as this Runner gave them back: they count against max_ack_pending
 	Paused    string // why nothing is pulled and nothing started: a handler asked for a pause; "" when none did
 	Limit     int    // messages that may be held: concurrency and prefetch
