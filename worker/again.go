@@ -128,6 +128,7 @@ func (b *buffer) takeAgain(now time.Duration) (ds []*delivery, delays map[*deliv
 		}
 		b.unkeepLocked(a.d)
 		b.held.remove(a.d)
+		b.leaveLocked(a.d, false)
 		ds = append(ds, a.d)
 		delays[a.d] = max(0, a.at-now)
 	}

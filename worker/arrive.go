@@ -33,7 +33,7 @@ func (r *Runner) onPulled(m *nats.Msg, now time.Duration) *delivery {
 	d := r.slab.next()
 	d.read(m, st, r)
 	d.received, d.leaseEnd = now, now+r.leaseTime()
-	arrival, inline := r.arrived(d, now)
+	arrival, inline := r.arrived(d, r.keyOf(d), now)
 	switch arrival {
 	case added:
 		r.counters.received.Add(1)
@@ -79,7 +79,7 @@ func (r *Runner) readReply(reply string) (stamp, bool) {
 
 // arrived takes a delivery in, wakes a slot for it unless the reader is to handle it itself, and asks for more where there is room. Where d was
 // added and not marked for the reader, it is other goroutines' from here on.
-func (r *Runner) arrived(d *delivery, now time.Duration) (a arrival, inline bool) {
+func (r *Runner) arrived(d *delivery, key string, now time.Duration) (a arrival, inline bool) {
 	p, b := &r.pull, r.buf
 	b.mu.Lock()
 	p.asked = max(0, p.asked-1)
@@ -89,12 +89,17 @@ func (r *Runner) arrived(d *delivery, now time.Duration) (a arrival, inline bool
 	stampDue := now + stampAfter(b.avg, r.leaseTime())
 	d.stampDue = stampDue
 	if a = b.arrivalLocked(d); a == added && d.past != nil && r.settlingLocked() {
-		a = tooEarly
+		if a = tooEarly; b.lanes != nil && key != "" {
+			b.lanes.lane(key).miss(d.msg.Sequence)
+			b.lanes.missed = true
+		}
 	}
 	if a == added {
 		b.holdLocked(d)
-		if inline = r.inlineLocked(d, now); !inline {
-			b.queue.push(d)
+		if b.lanes == nil || b.lanes.join(d, key) {
+			if inline = r.inlineLocked(d, now); !inline {
+				b.queue.push(d)
+			}
 		}
 	}
 	if b.sleepyLocked() && (b.queue.len() >= wakeAt || len(r.reader.in) == 0) {

@@ -168,7 +168,7 @@ func (r *Runner) settleKept(e *entry) {
 		return
 	}
 	reply, gone := r.released(e.d, e.v.kind == givenUp, now)
-	v := e.v
+	v := r.inOrder(e.v)
 	switch {
 	case !gone:
 	case e.letter == nil:

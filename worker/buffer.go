@@ -82,7 +82,7 @@ func (b *buffer) take(c clock, now time.Duration) *delivery {
 			b.wakeLocked()
 			return d
 		}
-		if b.closed && b.queue.len()+b.aside.len() == 0 {
+		if b.closed && b.queue.len()+b.aside.len()+b.behindLocked() == 0 {
 			return nil
 		}
 		b.idle++
@@ -127,6 +127,7 @@ func (b *buffer) finishLocked(d *delivery, now time.Duration, forGood bool) (rep
 	if forGood {
 		b.rememberLocked(d)
 	}
+	b.leaveLocked(d, forGood)
 	b.endRunLocked(d, now)
 	return d.reply, d.gone
 }
@@ -152,6 +153,7 @@ func (b *buffer) releaseLocked(d *delivery, forGood bool) (reply string, gone bo
 		if forGood {
 			b.rememberLocked(d)
 		}
+		b.leaveLocked(d, forGood)
 	}
 	return d.reply, d.gone
 }
@@ -170,6 +172,7 @@ func (b *buffer) dropLocked(d *delivery) {
 	}
 	if !d.running {
 		b.held.remove(d)
+		b.leaveLocked(d, false)
 	} else if b.special {
 		b.lostLocked(d)
 	}
@@ -192,9 +195,13 @@ func (b *buffer) takeBack() []*delivery {
 		for d := q.pop(); d != nil; d = q.pop() {
 			if !d.gone {
 				b.held.remove(d)
+				b.leaveLocked(d, false)
 				out = append(out, d)
 			}
 		}
+	}
+	if b.lanes != nil {
+		out = append(out, b.takeWaitingLocked(func(*lane) bool { return true })...)
 	}
 	b.more.Broadcast() // nothing is left for slots that wait for their turn
 	sortBySequence(out)

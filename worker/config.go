@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/ackfloor/ackfloor"
 	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/ackfloor/ackfloor/retry"
 	"github.com/caarlos0/env/v11"
@@ -47,9 +48,10 @@ type Config struct {
 	LogLevel       string        `env:"LOG_LEVEL" envDefault:"info" usage:"debug, info, warn, error" accepts:"debug, info, warn or error"`
 	LogFormat      string        `env:"LOG_FORMAT" shown:"by terminal" usage:"console or json" accepts:"console or json"`
 
-	Retry  retry.Policy `env:"-"` // instead of RetrySchedule, for policies that a variable can't say
-	Gate   Gate         `env:"-"` // asked before each call of the handler; nil: none
-	Logger *zap.Logger  `env:"-"` // instead of one made from LogLevel and LogFormat
+	Retry  retry.Policy                   `env:"-"` // instead of RetrySchedule, for policies that a variable can't say
+	Key    func(*ackfloor.Message) string `env:"-"` // messages of one key are handled one after another, in stream order; nil: no order. See docs/howto-order.md
+	Gate   Gate                           `env:"-"` // asked before each call of the handler; nil: none
+	Logger *zap.Logger                    `env:"-"` // instead of one made from LogLevel and LogFormat
 
 	unknown []string // variables that FromEnv did not know, for New to warn of
 }

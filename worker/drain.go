@@ -31,6 +31,7 @@ func (r *Runner) drain(ctx context.Context, cause error) error {
 	// 1. No new pull; the open ones are read to their end. 2. What waits is handled while the grace lasts.
 	r.endPulls(over)
 	r.handBackAgain()
+	r.handBackStuck()
 	r.handBackPaused()
 	inTime := r.finishHandlers(over)
 	// 3. Then what still waits goes back, and what runs is interrupted.
@@ -129,8 +130,9 @@ func (r *Runner) handBackAgain() {
 	now := r.clock.now()
 	ds, delays := r.buf.takeAgain(now)
 	for _, d := range ds {
-		r.park(now, delays[d])
-		r.tell(d, d.reply, verdict{kind: retried, delay: delays[d]}, now)
+		v := r.inOrder(verdict{kind: retried, delay: delays[d]})
+		r.park(now, v.delay)
+		r.tell(d, d.reply, v, now)
 	}
 }
 

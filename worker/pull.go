@@ -224,6 +224,7 @@ func (r *Runner) settleBeforePull(wait time.Duration) {
 	r.pull.epoch = r.conf.epoch()
 	r.pull.mu.Unlock()
 	r.buf.serverMayHaveForgotten(now)
+	r.shutLanes(now)
 	r.conf.resendAll()
 	r.stampAll()
 	r.pullAlarm.by(now + wait)

@@ -62,6 +62,7 @@ func (r *Runner) replayRunner() (*Runner, error) {
 	if g, ok := h.(gated); ok {
 		h = g.next // the child has the gate of its own
 	}
+	cfg.Key = nil // the key is the original's: callReplay waits for it
 	child, err := New(r.nc, cfg, h)
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (r *Runner) callReplay(d *delivery) error {
 	m.Header[deadletter.HeaderReplays] = []string{strconv.Itoa(l.Replays)}
 	slots := r.source.buf
 	r.limit(d, never) // its time begins when it has a slot
-	if !slots.enter(d, d.past != nil && d.past.alone) {
+	if !slots.enter(d, d.past != nil && d.past.alone, r.source.keyOf(&delivery{attempt: attempt{r: r.source}, msg: *m})) {
 		return errTurnedAway
 	}
 	defer func() {

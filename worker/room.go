@@ -22,6 +22,9 @@ func (r *Runner) roomLocked() int {
 		free = min(free, max(1, r.cfg.PullBytes/p.size))
 	}
 	held := r.buf.held.len() - min(r.buf.kept, r.buf.stuck+free)
+	if r.buf.lanes != nil { // what waits behind its key takes no place of what can run
+		held = r.buf.held.len() - r.buf.lanes.behind - r.buf.kept
+	}
 	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}
@@ -34,6 +37,9 @@ func (r *Runner) roomLocked() int {
 	}
 	room := most - held
 	n := room - p.asked
+	if r.buf.lanes != nil {
+		n = min(n, r.aheadLocked()-r.buf.held.len()-p.asked)
+	}
 	// Not one request a message where many may wait, and not many small ones open at once where few may.
 	if n < max(1, (most-r.cfg.Concurrency)/2) || most < 2*r.cfg.Concurrency && 2*p.asked >= room {
 		return 0
@@ -42,6 +48,23 @@ func (r *Runner) roomLocked() int {
 		return 0
 	}
 	return n
+}
+
+// orderMost is how many messages are held where keys are kept in order and max_ack_pending sets no limit.
+const orderMost = 10000
+
+// aheadLocked is how many messages may be held together with those that wait behind their keys: as far does the worker look for keys that
+// can go on.
+func (r *Runner) aheadLocked() int {
+	p := &r.pull
+	most := orderMost
+	if p.limits.capacity > 0 {
+		most = p.limits.capacity
+	}
+	if p.size > 0 {
+		most = min(most, max(1, 2*r.cfg.PullBytes/p.size))
+	}
+	return most
 }
 
 // wantedLocked is roomLocked behind a fresh look at how many may wait; in a pause it is what that allows.

@@ -103,6 +103,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	if cfg.Gate != nil {
 		r.handler = gated{h, cfg.Gate}
 	}
+	r.buf.lanes = newLanes(cfg.Key)
 	r.books = newBookkeeper()
 	r.answers = nc.NewInbox()
 	r.conf = newConfirmer(nc, r.clock, r.answers)
@@ -145,6 +146,9 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	unsubscribe, err := r.subscribe()
 	if err != nil {
 		return err
+	}
+	if r.buf.lanes != nil {
+		r.buf.lanes.shut, r.buf.lanes.since = r.bound.info.NumAckPending > 0, r.clock.now()
 	}
 	loops := r.startLoops(work, tend)
 	for range r.cfg.Concurrency {
@@ -194,6 +198,9 @@ func (r *Runner) startLoops(work, tend context.Context) *sync.WaitGroup {
 	start("letters", func() { r.books.alarm.loop(tend, r.clock, r.tendLetters) })
 	for range bookWriters {
 		start("books", func() { r.write(tend) })
+	}
+	if r.buf.lanes != nil {
+		start("order", func() { r.keepOrder(tend) })
 	}
 	if r.cfg.ExitWhenIdle {
 		start("idle", func() { r.watchIdle(work) })

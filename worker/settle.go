@@ -89,6 +89,7 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 	if v.kind == retried && r.retryHere(d, v, record{}, false, err) {
 		return
 	}
+	v = r.inOrder(v)
 	reply, gone := r.finish(d, now, v.kind == acked || v.kind == givenUp)
 	if gone && v.kind != acked {
 		v = verdict{kind: late} // handed back, or its lease is lost
@@ -103,6 +104,14 @@ func (r *Runner) settle(d *delivery, err error, now time.Duration) {
 		r.log.Warn("done, but late: the lease was lost before the handler returned; another worker may have handled it too", describe(d)...)
 	}
 	r.send(d, reply, v, now)
+}
+
+// inOrder leaves out the delay of a message that is given back where keys are kept in order: what comes later must not overtake it.
+func (r *Runner) inOrder(v verdict) verdict {
+	if r.buf.lanes != nil && v.kind == retried {
+		v.delay = 0
+	}
+	return v
 }
 
 // unmark takes the mark of a suspect away while it is still alone: what runs next may kill the process, and that would be counted against the suspect.
@@ -132,7 +141,11 @@ func (r *Runner) unlockAsking(d *delivery, now time.Duration) {
 	ask, room := r.askLocked(now)
 	over := r.buf.resumed
 	r.buf.resumed = nil
+	stuck := r.buf.closed && r.buf.behindLocked() > 0
 	r.buf.mu.Unlock()
+	if stuck {
+		r.handBackStuck()
+	}
 	if room {
 		r.post(ask)
 	}

@@ -113,19 +113,25 @@ func (b *buffer) setAside(d *delivery) {
 		b.aside.push(d)
 	} else {
 		b.held.remove(d)
+		b.leaveLocked(d, false)
 	}
 	b.wakeAllLocked()
 }
 
 // guest is a handler of another Runner of this process that uses a slot.
-type guest struct{ hangs bool }
+type guest struct {
+	hangs bool
+	key   string // of its message, where keys are kept in order
+}
 
 // enter waits for a slot for a guest; alone is for a suspect. It returns false when the guest is to give up, since the grace is over. Guests and
 // messages take turns where slots are few.
-func (b *buffer) enter(d *delivery, alone bool) bool {
+func (b *buffer) enter(d *delivery, alone bool, key string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting++
+	ln := b.guestLane(key)
+	defer b.guestWaitsNot(ln)
 	if alone {
 		b.shy++
 	}
@@ -138,8 +144,11 @@ func (b *buffer) enter(d *delivery, alone bool) bool {
 		b.ordinaryLocked()
 	}()
 	for !b.turned {
-		if b.mayEnterLocked(alone) {
-			b.guests[d] = guest{}
+		if b.mayEnterLocked(alone) && (ln == nil || ln.head == 0) {
+			b.guests[d] = guest{key: key}
+			if ln != nil {
+				ln.head = guestHead
+			}
 			if alone {
 				b.lone = d
 			}
@@ -164,8 +173,8 @@ func (b *buffer) mayEnterLocked(alone bool) bool {
 func (b *buffer) hangs(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok := b.guests[d]; ok {
-		b.guests[d] = guest{hangs: true}
+	if _, ok := b.guests[d]; ok { // its key waits for it all the same
+		b.guests[d] = guest{hangs: true, key: b.guests[d].key}
 		b.lostLocked(d)
 	}
 }
@@ -174,6 +183,11 @@ func (b *buffer) hangs(d *delivery) {
 func (b *buffer) leave(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if key := b.guests[d].key; b.lanes != nil && key != "" {
+		ln := b.lanes.lane(key)
+		ln.head = 0
+		b.runLocked(b.lanes.next(ln))
+	}
 	delete(b.guests, d)
 	if b.lone == d {
 		b.lone = nil

@@ -102,6 +102,7 @@ type Status struct {
 	Kept      int    // messages held, whose handlers have returned: they are settled once something is written down, as a dead letter is, or wait here for a retry that is near
 	Parked    int    // failed messages that wait for their retry at the server, as far as this Runner gave them back: they count against max_ack_pending
 	Paused    string // why nothing is pulled and nothing started: a handler asked for a pause; "" when none did
+	Behind    int    // of those that wait, the messages that wait for another one of their key
 	Limit     int    // messages that may be held: concurrency and prefetch
 	Cursor    Cursor // what the server said last: when binding, after a reconnect, when drained, and on each Look
 	Counts    Counts
@@ -130,6 +131,7 @@ func (r *Runner) Status() Status {
 	}
 	s.Waiting, s.Running, s.Kept = r.buf.count()
 	r.pull.mu.Lock()
+	s.Behind = r.buf.behindLocked()
 	missed := r.pull.missed
 	if p := r.buf.pause; p != nil {
 		s.Paused = p.why

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,10 +31,26 @@ var (
 func TestStress(t *testing.T) {
 	for seed := *stressSeed; seed < *stressSeed+*stressRuns; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newStress(t, seed).run() })
+			synctest.Test(t, func(t *testing.T) { newStress(t, seed).run(2) })
 		})
 	}
 }
+
+// The same with one worker that keeps the order of seven keys, whatever happens.
+func TestStressInOrder(t *testing.T) {
+	for seed := *stressSeed; seed < *stressSeed+*stressRuns; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := newStress(t, seed)
+				st.first = make(map[uint64][]uint64)
+				st.run(1)
+			})
+		})
+	}
+}
+
+// keyOfSequence is the key in that test.
+func keyOfSequence(m *ackfloor.Message) string { return fmt.Sprint("key ", m.Sequence%7) }
 
 const stressMessages = 300
 
@@ -46,9 +63,10 @@ type stress struct {
 	pauses bool
 
 	mu     sync.Mutex
-	chance *rand.Rand     // of the handlers
-	done   map[uint64]int // handled, by sequence
-	outage time.Time      // until then handlers pause
+	chance *rand.Rand          // of the handlers
+	done   map[uint64]int      // handled, by sequence
+	outage time.Time           // until then handlers pause
+	first  map[uint64][]uint64 // first successes in their order, by key; nil: no keys
 }
 
 func newStress(t *testing.T, seed uint64) *stress {
@@ -62,6 +80,9 @@ func (st *stress) start() *running {
 	claims.Clear() // as in another process
 	w := st.r.start(ackfloor.HandlerFunc(st.handle), withLetters, func(c *Config) {
 		c.Concurrency, c.HandleTimeout, c.DrainTimeout, c.MaxAttempts = 1+st.rng.IntN(10), 2*time.Second, 500*time.Millisecond, 4
+		if st.first != nil {
+			c.Key = keyOfSequence
+		}
 	})
 	w.working() // it has claimed the consumer: the next one clears that
 	return w
@@ -101,11 +122,16 @@ func (st *stress) handle(ctx context.Context, m *ackfloor.Message) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.done[m.Sequence]++
+	if st.first != nil && st.done[m.Sequence] == 1 && m.Header.Get(deadletter.HeaderReplays) == "" {
+		st.first[m.Sequence%7] = append(st.first[m.Sequence%7], m.Sequence)
+	}
 	return nil
 }
 
-func (st *stress) run() {
-	st.ws = []*running{st.start(), st.start()}
+func (st *stress) run(workers int) {
+	for range workers {
+		st.ws = append(st.ws, st.start())
+	}
 	for range 30 {
 		time.Sleep(time.Duration(st.rng.IntN(1500)) * time.Millisecond)
 		st.fault()
@@ -192,6 +218,11 @@ func (st *stress) check() {
 	for seq := uint64(1); seq <= stressMessages+2; seq++ {
 		if st.done[seq] == 0 && letters[seq] == 0 || letters[seq] > 1 {
 			st.t.Errorf("message %d was handled %d times and has %d letters", seq, st.done[seq], letters[seq])
+		}
+	}
+	for key, order := range st.first {
+		if !slices.IsSorted(order) {
+			st.t.Errorf("key %d: %v", key, order)
 		}
 	}
 }

@@ -1,0 +1,198 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	orderLook  = 200 * time.Millisecond // how often it looks whether keys may begin, and what is missing
+	orderSlack = 2 * time.Second        // beyond ack_wait, after which the server has delivered everything again that nobody holds
+)
+
+// keepOrder sees to what the order of keys needs beside the lanes. When a Runner starts, another process may have died with messages that come again within ack_wait,
+// behind later ones of their keys; when a connection broke or a leader moved, deliveries may have been lost on the way. So nothing begins until all that is
+// under way is here. And a message whose lease was lost, or that was handed back, is waited for, but not for ever, since another process may have it.
+func (r *Runner) keepOrder(ctx context.Context) {
+	said := false
+	tick := time.NewTicker(orderLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := r.clock.now()
+		began, shut := r.lanesShut()
+		switch {
+		case !shut:
+			r.findMissing(now)
+		case r.complete(ctx) || now > began+r.leaseTime()+orderSlack:
+			r.openLanes()
+			said = false
+		case !said && now > began+2*time.Second:
+			said = true
+			r.log.Info("keys in order: waiting for messages that are under way elsewhere, up to ack_wait", zap.Duration("ack_wait", r.leaseTime()))
+		}
+	}
+}
+
+// lanesShut tells whether nothing begins, and since when.
+func (r *Runner) lanesShut() (since time.Duration, shut bool) {
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	return r.buf.lanes.since, r.buf.lanes.shut
+}
+
+// shutLanes lets nothing begin until what is under way is here.
+func (r *Runner) shutLanes(now time.Duration) {
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	if l := r.buf.lanes; l != nil {
+		l.shut, l.since, l.upTo = true, now, 0
+	}
+}
+
+// complete tells whether everything that was under way when the lanes were shut is here, or settled.
+func (r *Runner) complete(ctx context.Context) bool {
+	b := r.buf
+	b.mu.Lock()
+	_, later := b.splitLocked(b.lanes.upTo)
+	b.mu.Unlock()
+	info, err := r.consumerInfo(ctx)
+	if err != nil || !info.Created.Equal(r.bound.info.Created) || info.Delivered.Consumer == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lanes.upTo == 0 {
+		b.lanes.upTo, later = info.Delivered.Stream, 0
+	}
+	// What came later than that was counted before the server was asked, and can't have been settled since; what came before is counted now. So nothing that arrives
+	// meanwhile is taken for what is missing.
+	here, _ := b.splitLocked(b.lanes.upTo)
+	return info.NumAckPending-later <= here || info.AckFloor.Stream >= b.lanes.upTo
+}
+
+// splitLocked counts what is held up to a sequence, and beyond.
+func (b *buffer) splitLocked(upTo uint64) (here, later int) {
+	for d := range b.held.all() {
+		if d.msg.Sequence <= upTo {
+			here++
+		}
+	}
+	return here, b.held.len() - here
+}
+
+// openLanes lets the first of each key begin, in stream order.
+func (r *Runner) openLanes() {
+	b := r.buf
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lanes
+	l.shut = false
+	var ready []*delivery
+	for _, ln := range l.byKey {
+		for d := l.next(ln); d != nil; d = l.next(ln) { // more than one only of those without a key
+			ready = append(ready, d)
+		}
+	}
+	sortBySequence(ready)
+	for _, d := range ready {
+		b.queue.push(d)
+	}
+	b.wakeAllLocked()
+	r.pullAlarm.by(0)
+}
+
+// findMissing lets keys go on that wait for a message which was settled elsewhere, or which has not come for so long that somebody else must have it.
+func (r *Runner) findMissing(now time.Duration) {
+	floor := r.floor()
+	b := r.buf
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.lanes.missed {
+		return
+	}
+	b.lanes.missed = false
+	var late []uint64
+	for _, ln := range b.lanes.byKey {
+		if len(ln.missing) == 0 {
+			continue
+		}
+		if ln.until == 0 {
+			ln.until = now + 2*r.leaseTime() + orderSlack
+		}
+		if now >= ln.until {
+			late = append(late, ln.missing...)
+			ln.missing = ln.missing[:0]
+		}
+		ln.missing = slices.DeleteFunc(ln.missing, func(seq uint64) bool { return seq <= floor })
+		if len(ln.missing) > 0 {
+			b.lanes.missed = true
+		}
+		b.runLocked(b.lanes.next(ln))
+	}
+	if len(late) > 0 {
+		slices.Sort(late)
+		r.log.Warn("keys go on without messages that were lost or handed back and have not come again: another process must have them", zap.Uint64s("sequences", late[:min(len(late), 20)]))
+	}
+}
+
+// keyOf asks for the key of a message. One whose key can't be told has none: it is not kept in order.
+func (r *Runner) keyOf(d *delivery) (key string) {
+	if r.cfg.Key == nil {
+		return ""
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			r.counters.panics.Add(1)
+			key = ""
+			r.log.Error("Key panicked: the message is handled without regard to order", append(describe(d), zap.String("panic", shown(fmt.Sprint(p))))...)
+		}
+	}()
+	return r.cfg.Key(&d.msg)
+}
+
+// handBackStuck hands back, at a stop, what waits for a message that will not come to this process any more.
+func (r *Runner) handBackStuck() {
+	for _, d := range r.buf.takeStuck() {
+		r.handBack(d, d.reply, 0)
+	}
+}
+
+// takeStuck takes out what waits behind nothing that is under way.
+func (b *buffer) takeStuck() []*delivery {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lanes == nil || !b.closed {
+		return nil
+	}
+	return b.takeWaitingLocked(func(ln *lane) bool { return ln.head == 0 })
+}
+
+// takeWaitingLocked takes out what waits in lanes, lowest sequence first.
+func (b *buffer) takeWaitingLocked(which func(*lane) bool) (out []*delivery) {
+	for _, ln := range b.lanes.byKey {
+		if !which(ln) {
+			continue
+		}
+		for _, d := range ln.waiting {
+			b.held.remove(d)
+			delete(b.lanes.of, d.msg.Sequence)
+			out = append(out, d)
+		}
+		b.lanes.behind -= len(ln.waiting)
+		clear(ln.waiting)
+		ln.waiting = ln.waiting[:0]
+	}
+	b.more.Broadcast()
+	slices.SortFunc(out, func(x, y *delivery) int { return cmp.Compare(x.msg.Sequence, y.msg.Sequence) })
+	return out
+}
