@@ -100,9 +100,12 @@ func (r *Runner) arrived(d *delivery, key string, now time.Duration) (a arrival,
 			if inline = r.inlineLocked(d, now); !inline {
 				b.queue.push(d)
 			}
+			if r.batch != nil {
+				r.fillLocked(d)
+			}
 		}
 	}
-	if b.sleepyLocked() && (b.queue.len() >= wakeAt || len(r.reader.in) == 0) {
+	if r.batch == nil && b.sleepyLocked() && (b.queue.len() >= wakeAt || len(r.reader.in) == 0) {
 		b.wakeLocked()
 	}
 	ask, room := r.askLocked(now)

@@ -30,6 +30,9 @@ type Config struct {
 	Prefetch        int           `env:"PREFETCH" envDefault:"0" shown:"0 = automatic" usage:"messages that may wait beyond those running" accepts:"a whole number from 0"`
 	MaxAckPending   int           `env:"MAX_ACK_PENDING" envDefault:"0" shown:"0 = the server's (1000)" usage:"messages that all workers of the consumer may hold together" accepts:"a whole number from 0"`
 	AckWait         time.Duration `env:"ACK_WAIT" envDefault:"30s" usage:"the lease; extended while a message is held" accepts:"a duration of at least 100ms, such as 30s"`
+	BatchSize       int           `env:"BATCH_SIZE" envDefault:"100" usage:"messages of a batch at the most, for a handler of batches" accepts:"a whole number from 1 to 100000"`
+	BatchBytes      int           `env:"BATCH_BYTES" envDefault:"4194304" usage:"bytes of payload of a batch at the most; a larger message is a batch by itself" accepts:"a whole number of bytes from 1024"`
+	BatchLinger     time.Duration `env:"BATCH_LINGER" envDefault:"100ms" usage:"how long the first message of a batch waits for others" accepts:"a duration, such as 100ms"`
 	HandleTimeout   time.Duration `env:"HANDLE_TIMEOUT" envDefault:"5m" usage:"one attempt's limit; its lease is not extended past it" accepts:"a duration, such as 5m"`
 	MaxAttempts     int           `env:"MAX_ATTEMPTS" envDefault:"10" usage:"attempts before a message is given up" accepts:"a whole number from 1"`
 	RetrySchedule   string        `env:"RETRY" envDefault:"1s..5m" usage:"delays between attempts: exponential from..to with full jitter, or a list" accepts:"from..to or a list such as 1s,10s,1m"`
@@ -129,6 +132,9 @@ func (c Config) problems() []string {
 	bad(c.DeadLetterBytes >= 1<<20, "DEAD_LETTER_BYTES", c.DeadLetterBytes, "a whole number of bytes from 1048576")
 	bad(c.Records == off || c.Records != "" && plainName(c.Records), "RECORDS", c.Records, "the name of a bucket (letters, digits, - and _), or off")
 	bad(c.Ack == AckConfirm || c.Ack == AckSend, "ACK", c.Ack, "confirm or send")
+	bad(c.BatchSize >= 1 && c.BatchSize <= 100000, "BATCH_SIZE", c.BatchSize, "a whole number from 1 to 100000")
+	bad(c.BatchBytes >= 1024, "BATCH_BYTES", c.BatchBytes, "a whole number of bytes from 1024")
+	bad(c.BatchLinger > 0, "BATCH_LINGER", c.BatchLinger, "a duration above 0, such as 100ms")
 	bad(c.PullExpiry >= 100*time.Millisecond, "PULL_EXPIRY", c.PullExpiry, "a duration of at least 100ms, such as 1s")
 	bad(c.PullBytes >= 1024, "PULL_BYTES", c.PullBytes, "a whole number of bytes from 1024")
 	bad(c.DrainTimeout > 0, "DRAIN_TIMEOUT", c.DrainTimeout, "a duration above 0, such as 25s")

@@ -92,6 +92,14 @@ type fifo struct {
 
 func (q *fifo) len() int { return q.n }
 
+// first is what pop would return.
+func (q *fifo) first() *delivery {
+	if q.n == 0 {
+		return nil
+	}
+	return q.ring[q.head]
+}
+
 func (q *fifo) push(d *delivery) {
 	if q.n == len(q.ring) {
 		grown := make([]*delivery, max(64, 2*q.n)) // a power of two: the index is a mask away

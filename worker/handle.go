@@ -7,6 +7,16 @@ import (
 	"github.com/ackfloor/ackfloor"
 )
 
+// startSlot starts a slot.
+func (r *Runner) startSlot() {
+	r.slots.Add(1)
+	if r.batch != nil {
+		go r.batchSlot()
+	} else {
+		go r.slot()
+	}
+}
+
 // slot is one of the goroutines that handle: it takes, handles and settles one message after another until nothing more comes.
 func (r *Runner) slot() {
 	defer r.slots.Done()
@@ -65,8 +75,7 @@ func (r *Runner) replace(d *delivery, why *ackfloor.PanicError) {
 	switch {
 	case !why.Goexit:
 	case !d.inline:
-		r.slots.Add(1)
-		go r.slot()
+		r.startSlot()
 	case !d.passed:
 		go r.read()
 	}

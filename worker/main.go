@@ -8,12 +8,14 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/ackfloor/ackfloor"
 	"github.com/ackfloor/ackfloor/shutdown"
 	"github.com/caarlos0/env/v11"
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 )
 
@@ -25,10 +27,22 @@ type Part func(ctx context.Context, r *Runner) error
 // SIGTERM or SIGINT, and exits with a code of sysexits (see package shutdown). A second signal ends the process at once. With
 // -h it prints the variables with their present values. It does not return.
 func Main(h ackfloor.Handler, parts ...Part) {
-	os.Exit(run(h, os.Args[1:], os.Stdout, os.Stderr, parts))
+	os.Exit(run(single(h), os.Args[1:], os.Stdout, os.Stderr, parts))
 }
 
-func run(h ackfloor.Handler, args []string, stdout, stderr io.Writer, parts []Part) int {
+// MainBatch is Main for a handler of batches.
+func MainBatch(h ackfloor.BatchHandler, parts ...Part) {
+	os.Exit(run(func(nc *nats.Conn, c Config) (*Runner, error) { return NewBatch(nc, c, h) }, os.Args[1:], os.Stdout, os.Stderr, parts))
+}
+
+// build makes the Runner of a main.
+type build func(nc *nats.Conn, c Config) (*Runner, error)
+
+func single(h ackfloor.Handler) build {
+	return func(nc *nats.Conn, c Config) (*Runner, error) { return New(nc, c, h) }
+}
+
+func run(b build, args []string, stdout, stderr io.Writer, parts []Part) int {
 	flags := flag.NewFlagSet(os.Args[0], flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { usage(stdout, defaultPrefix, env.ToMap(os.Environ())) }
@@ -42,7 +56,7 @@ func run(h ackfloor.Handler, args []string, stdout, stderr io.Writer, parts []Pa
 		return shutdown.ExitConfig
 	}
 	ctx, _ := shutdown.Notify(context.Background(), nil) // the signals are kept to the end: a second one has to end the process with its own code
-	log, err := runMain(ctx, h, parts)
+	log, err := runMain(ctx, b, parts)
 	switch {
 	case err != nil && log != nil:
 		log.Error("ended with an error", zap.String("error", shown(err.Error())), zap.Int("exit_code", shutdown.ExitCode(err)))
@@ -55,14 +69,14 @@ func run(h ackfloor.Handler, args []string, stdout, stderr io.Writer, parts []Pa
 }
 
 // runMain returns the logger once there is work to log, for the error that ends the process.
-func runMain(ctx context.Context, h ackfloor.Handler, parts []Part) (*zap.Logger, error) {
+func runMain(ctx context.Context, b build, parts []Part) (*zap.Logger, error) {
 	cfg, err := FromEnv("")
 	if err != nil {
 		return nil, err
 	}
-	if isNil(h) {
-		_, err := New(nil, cfg, h)
-		return nil, err
+	var wrong *ConfigError
+	if _, err := b(nil, cfg); errors.As(err, &wrong) && !slices.Equal(wrong.Problems, []string{nilConnection}) {
+		return nil, err // what is wrong beside the connection is told before that is made
 	}
 	log, err := NewLogger(cfg)
 	if err != nil {
@@ -77,7 +91,7 @@ func runMain(ctx context.Context, h ackfloor.Handler, parts []Part) (*zap.Logger
 		return nil, err
 	}
 	defer nc.Close()
-	r, err := New(nc, cfg, h)
+	r, err := b(nc, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (r *Runner) read() {
 // inlineLocked tells whether the reader should call the handler for a new message itself, and if so marks it as running.
 func (r *Runner) inlineLocked(d *delivery, now time.Duration) bool {
 	b := r.buf
-	if d.past != nil || b.special || r.cfg.Gate != nil || b.typical == 0 || b.typical >= fastHandler || b.closed || b.queue.len() > 0 || b.running >= r.cfg.Concurrency {
+	if d.past != nil || b.special || r.inSlotsOnly() || b.typical == 0 || b.typical >= fastHandler || b.closed || b.queue.len() > 0 || b.running >= r.cfg.Concurrency {
 		return false
 	}
 	r.slots.Add(1) // b is not closed, so the slots have not ended and nobody waits for zero yet

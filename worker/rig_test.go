@@ -98,7 +98,11 @@ func (r *rig) make(nc *nats.Conn, h ackfloor.Handler, change ...func(*Config)) *
 	for _, c := range change {
 		c(&cfg)
 	}
-	runner, err := New(nc, cfg, r.calls.Wrap(h))
+	build := single(r.calls.Wrap(h))
+	if batch, ok := h.(batchRig); ok {
+		build = func(nc *nats.Conn, c Config) (*Runner, error) { return NewBatch(nc, c, batch.h) }
+	}
+	runner, err := build(nc, cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}

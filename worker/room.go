@@ -28,7 +28,7 @@ func (r *Runner) roomLocked() int {
 	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}
-	most := r.cfg.Concurrency + p.prefetch
+	most := r.width() + p.prefetch
 	if p.limits.capacity > 0 {
 		most = min(most, p.limits.capacity)
 	}
@@ -41,7 +41,7 @@ func (r *Runner) roomLocked() int {
 		n = min(n, r.aheadLocked()-r.buf.held.len()-p.asked)
 	}
 	// Not one request a message where many may wait, and not many small ones open at once where few may.
-	if n < max(1, (most-r.cfg.Concurrency)/2) || most < 2*r.cfg.Concurrency && 2*p.asked >= room {
+	if n < max(1, (most-r.width())/2) || most < 2*r.width() && 2*p.asked >= room {
 		return 0
 	}
 	if r.conf.open.Load() > maxOpen {
@@ -86,8 +86,11 @@ func (r *Runner) prefetchLocked(confirm time.Duration) {
 	}
 	p := &r.pull
 	p.prefetch = automatic(r.cfg.Concurrency, r.buf.avg+r.buf.gate, confirm)
+	if r.batch != nil { // the next batch is there when one ends
+		p.prefetch = r.batch.size * max(1, p.prefetch)
+	}
 	if p.limits.capacity > 0 {
-		p.prefetch = min(p.prefetch, max(0, p.limits.capacity-r.cfg.Concurrency))
+		p.prefetch = min(p.prefetch, max(0, p.limits.capacity-r.width()))
 	}
 }
 

@@ -47,6 +47,7 @@ type Runner struct {
 	counters   counters
 	books      *bookkeeper
 	records    records
+	batch      *batches               // nil: messages are handled one by one
 	letters    *letters               // nil: no dead letters are written
 	source     *Runner                // whose replays this one handles; nil: it handles a stream's messages
 	replays    atomic.Pointer[Runner] // that handles ours
@@ -72,7 +73,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 		problems = append(problems, "the handler is nil: give the function or the value that handles a message")
 	}
 	if nc == nil {
-		problems = append(problems, "the connection is nil: make one with Connect")
+		problems = append(problems, nilConnection)
 	}
 	if len(problems) > 0 {
 		return nil, &ConfigError{Problems: problems}
@@ -113,6 +114,8 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	return r, nil
 }
 
+const nilConnection = "the connection is nil: make one with Connect"
+
 func isNil(h ackfloor.Handler) bool {
 	f, ok := h.(ackfloor.HandlerFunc)
 	return h == nil || ok && f == nil
@@ -152,8 +155,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	}
 	loops := r.startLoops(work, tend)
 	for range r.cfg.Concurrency {
-		r.slots.Add(1)
-		go r.slot()
+		r.startSlot()
 	}
 	go r.read()
 	r.to(StateWorking)
@@ -201,6 +203,9 @@ func (r *Runner) startLoops(work, tend context.Context) *sync.WaitGroup {
 	}
 	if r.buf.lanes != nil {
 		start("order", func() { r.keepOrder(tend) })
+	}
+	if r.batch != nil {
+		start("batch", func() { r.batch.alarm.loop(tend, r.clock, r.tendBatch) })
 	}
 	if r.cfg.ExitWhenIdle {
 		start("idle", func() { r.watchIdle(work) })

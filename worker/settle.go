@@ -207,6 +207,9 @@ func (r *Runner) tell(d *delivery, reply string, v verdict, now time.Duration) {
 
 // logFailure writes the one line that a failure gets.
 func (r *Runner) logFailure(d *delivery, v verdict, err error) {
+	if isSame(err) && !r.log.Core().Enabled(zap.DebugLevel) {
+		return
+	}
 	fields := append(describe(d), errorFields(err)...)
 	switch v.kind {
 	case retried:

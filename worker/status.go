@@ -136,7 +136,7 @@ func (r *Runner) Status() Status {
 	if p := r.buf.pause; p != nil {
 		s.Paused = p.why
 	}
-	s.Limit = r.cfg.Concurrency + r.pull.prefetch
+	s.Limit = r.width() + r.pull.prefetch
 	s.Counts.PullErrors = make(map[string]uint64, len(r.pull.errors))
 	maps.Copy(s.Counts.PullErrors, r.pull.errors)
 	r.pull.mu.Unlock()

@@ -49,6 +49,44 @@ func TestStressInOrder(t *testing.T) {
 	}
 }
 
+// The same with two workers that handle batches.
+func TestStressInBatches(t *testing.T) {
+	for seed := *stressSeed; seed < *stressSeed+*stressRuns; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := newStress(t, seed)
+				st.batches = true
+				st.run(2)
+			})
+		})
+	}
+}
+
+// handleBatch handles a batch one message beside the other, and returns what became of each.
+func (st *stress) handleBatch(ctx context.Context, b *ackfloor.Batch) error {
+	failed := make(map[int]error)
+	var mu sync.Mutex
+	var each sync.WaitGroup
+	for i, m := range b.Messages {
+		each.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					b.Fail(i, fmt.Errorf("panic: %v", p))
+				}
+			}()
+			mu.Lock()
+			failed[i] = errWork // unless it returns
+			mu.Unlock()
+			err := st.handle(ctx, m)
+			mu.Lock()
+			defer mu.Unlock()
+			failed[i] = err
+		})
+	}
+	each.Wait()
+	return &ackfloor.BatchError{Errors: failed}
+}
+
 // keyOfSequence is the key in that test.
 func keyOfSequence(m *ackfloor.Message) string { return fmt.Sprint("key ", m.Sequence%7) }
 
@@ -62,11 +100,12 @@ type stress struct {
 	ws     []*running
 	pauses bool
 
-	mu     sync.Mutex
-	chance *rand.Rand          // of the handlers
-	done   map[uint64]int      // handled, by sequence
-	outage time.Time           // until then handlers pause
-	first  map[uint64][]uint64 // first successes in their order, by key; nil: no keys
+	mu      sync.Mutex
+	chance  *rand.Rand     // of the handlers
+	done    map[uint64]int // handled, by sequence
+	outage  time.Time      // until then handlers pause
+	batches bool
+	first   map[uint64][]uint64 // first successes in their order, by key; nil: no keys
 }
 
 func newStress(t *testing.T, seed uint64) *stress {
@@ -78,8 +117,13 @@ func newStress(t *testing.T, seed uint64) *stress {
 
 func (st *stress) start() *running {
 	claims.Clear() // as in another process
-	w := st.r.start(ackfloor.HandlerFunc(st.handle), withLetters, func(c *Config) {
+	var h ackfloor.Handler = ackfloor.HandlerFunc(st.handle)
+	if st.batches {
+		h = batchRig{ackfloor.BatchHandlerFunc(st.handleBatch)}
+	}
+	w := st.r.start(h, withLetters, func(c *Config) {
 		c.Concurrency, c.HandleTimeout, c.DrainTimeout, c.MaxAttempts = 1+st.rng.IntN(10), 2*time.Second, 500*time.Millisecond, 4
+		c.BatchSize = 1 + st.rng.IntN(20)
 		if st.first != nil {
 			c.Key = keyOfSequence
 		}

@@ -97,7 +97,7 @@ func TestMainRefuses(t *testing.T) {
 			}
 			var stdout, stderr bytes.Buffer
 			began := time.Now()
-			if code := run(tt.handler, tt.args, &stdout, &stderr, nil); code != tt.code {
+			if code := run(single(tt.handler), tt.args, &stdout, &stderr, nil); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			if d := time.Since(began); d > 3*time.Second {

@@ -1,0 +1,99 @@
+package ackfloor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Batch is several messages that are handled together. Each has an outcome of its own: what Done and Fail say of it; of the others,
+// what HandleBatch returns. Its methods may be called from several goroutines.
+type Batch struct {
+	Messages []*Message // in the order in which they came: that of the stream, but for those that come again
+
+	mu   sync.Mutex
+	told map[int]error
+}
+
+// NewBatch makes a batch, for a test of a BatchHandler.
+func NewBatch(messages ...*Message) *Batch { return &Batch{Messages: messages} }
+
+// Done says that message i is done, whatever else happens: it is acknowledged also where HandleBatch panics or returns an error. It panics where there is
+// no message i, as an index does.
+func (b *Batch) Done(i int) { b.tell(i, nil) }
+
+// Fail says that message i has failed, with an error that means what a Handler's does: Permanent, RetryAfter and Pause hold. The last word on a message counts.
+// Fail(i, nil) is Done(i).
+func (b *Batch) Fail(i int, err error) { b.tell(i, err) }
+
+func (b *Batch) tell(i int, err error) {
+	_ = b.Messages[i]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.told == nil {
+		b.told = make(map[int]error)
+	}
+	b.told[i] = err
+}
+
+// Outcomes tells what becomes of each message when HandleBatch has returned err: nil is done. A Runner calls it, and a test of a BatchHandler may.
+func (b *Batch) Outcomes(err error) []error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]error, len(b.Messages))
+	var some *BatchError
+	if errors.As(err, &some) && !some.fits(len(out)) {
+		err, some = fmt.Errorf("a BatchError for messages that the batch of %d does not have: %w", len(out), err), nil
+	}
+	for i := range out {
+		told, said := b.told[i]
+		switch {
+		case said:
+			out[i] = told
+		case some != nil:
+			out[i] = some.Errors[i]
+		default:
+			out[i] = err
+		}
+	}
+	return out
+}
+
+// BatchError is what HandleBatch returns where some messages have failed: by their index in Batch.Messages. The others are done.
+type BatchError struct{ Errors map[int]error }
+
+func (e *BatchError) Error() string {
+	for _, i := range slices.Sorted(maps.Keys(e.Errors)) {
+		if e.Errors[i] != nil {
+			return fmt.Sprintf("%d of a batch failed, the first is message %d: %v", len(e.Errors), i, e.Errors[i])
+		}
+	}
+	return "none of a batch failed"
+}
+
+func (e *BatchError) fits(n int) bool {
+	for i := range e.Errors {
+		if i < 0 || i >= n {
+			return false
+		}
+	}
+	return true
+}
+
+// BatchHandler does the work of several messages at once, such as one insert for all. What it returns decides what becomes of those that
+// it has not spoken of by Done or Fail: nil, they are done; a *BatchError, those that it names have failed and the others are done; any
+// other error, or a panic, all have failed. A batch that fails as a whole comes again in smaller ones, so that a message which spoils it is found.
+//
+// ctx and the rules of an attempt are those of Handler.
+type BatchHandler interface {
+	HandleBatch(ctx context.Context, b *Batch) error
+}
+
+// BatchHandlerFunc is a function that is a BatchHandler.
+type BatchHandlerFunc func(ctx context.Context, b *Batch) error
+
+// HandleBatch calls f.
+func (f BatchHandlerFunc) HandleBatch(ctx context.Context, b *Batch) error { return f(ctx, b) }
