@@ -60,6 +60,7 @@ var contestants = []contestant{
 	{name: "ackfloor-off", what: "worker.Runner, WORKER_DEAD_LETTER=off, WORKER_RECORDS=off", share: 1, newer: true,
 		start: startAckfloor(worker.Config{DeadLetter: "off", Records: "off"})},
 	{name: "ackfloor-send", what: "worker.Runner, WORKER_ACK=send: plain acks", share: 1, start: startAckfloor(worker.Config{Ack: worker.AckSend})},
+	{name: "ackfloor-keyed", what: "worker.Runner, Config.Key: order by key, 10,000 keys", share: 1, newer: true, start: startAckfloor(worker.Config{Key: tenThousand()})},
 	{name: "doubleack", what: "Consume, DoubleAck in the callback: one round trip a message", share: 10, start: startDoubleAck},
 }
 
@@ -158,12 +159,17 @@ const letterBytes = 64 << 20 // for the dead letters: reserved by the server whe
 
 // startWorker starts a worker on a connection of its own, and returns when it is bound.
 func startWorker(ctx context.Context, t target, cfg worker.Config, h ackfloor.Handler) (*worker.Runner, func() error, error) {
+	return startRunner(ctx, t, cfg, func(nc *nats.Conn, c worker.Config) (*worker.Runner, error) { return worker.New(nc, c, h) })
+}
+
+// startRunner is startWorker for a Runner of any kind.
+func startRunner(ctx context.Context, t target, cfg worker.Config, build func(*nats.Conn, worker.Config) (*worker.Runner, error)) (*worker.Runner, func() error, error) {
 	nc, err := worker.Connect(ctx, worker.Connection{URL: t.url})
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg.Stream, cfg.Consumer, cfg.DeadLetterBytes = t.stream, t.consumer, letterBytes
-	r, err := worker.New(nc, cfg, h)
+	r, err := build(nc, cfg)
 	if err != nil {
 		nc.Close()
 		return nil, nil, err

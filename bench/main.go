@@ -30,6 +30,12 @@ type options struct {
 	works          []string // failures: handlers
 	failuresN      int
 	failuresRounds int
+	keysN          int // keys: messages a turn
+	batchesN       int // batches: messages a turn
+	batchesRounds  int
+	limitFor       time.Duration // limit: how long a phase is
+	limitN         int
+	limitRounds    int
 	server         string
 	dir            string
 	cpuProfile     string
@@ -65,7 +71,7 @@ func main() {
 func parseOptions(args []string) (options, error) {
 	opt := options{log: os.Stderr}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	modes := f.String("mode", "all", "what to measure: throughput, failures, latency, memory, drain, comma-separated, or all")
+	modes := f.String("mode", "all", "what to measure: throughput, failures, latency, memory, drain, comma-separated, or all; or keys, batches or limit, which are not among all")
 	only := f.String("only", "", "contestants, comma-separated; without it all (ratios need consume)")
 	f.StringVar(&opt.against, "against", "", "another build of this command, such as one of an earlier commit: its ackfloor contestants run too, as rows with a *")
 	f.IntVar(&opt.n, "n", 100_000, "throughput: messages a turn")
@@ -77,6 +83,12 @@ func parseOptions(args []string) (options, error) {
 	f.DurationVar(&opt.latencyFor, "latency-for", 10*time.Second, "latency: how long a turn is")
 	f.IntVar(&opt.memoryN, "memory-n", 1_000_000, "memory: messages")
 	f.IntVar(&opt.drains, "drains", 20, "drain: how many")
+	f.IntVar(&opt.keysN, "keys-n", 10_000, "keys: messages a turn")
+	f.IntVar(&opt.batchesN, "batches-n", 200_000, "batches: messages a turn")
+	f.IntVar(&opt.batchesRounds, "batches-rounds", 5, "batches: turns of each")
+	f.DurationVar(&opt.limitFor, "limit-for", 20*time.Second, "limit: how long a phase is")
+	f.IntVar(&opt.limitN, "limit-n", 50_000, "limit: messages a turn")
+	f.IntVar(&opt.limitRounds, "limit-rounds", 5, "limit: turns of each gate")
 	f.StringVar(&opt.server, "server", "", "a nats-server binary; without it one is built, once on a machine")
 	f.StringVar(&opt.dir, "dir", "", "where the server's files go; without it the directory for temporary files")
 	f.StringVar(&opt.cpuProfile, "cpuprofile", "", "write a CPU profile of each turn into this directory (the figures suffer)")
@@ -84,12 +96,18 @@ func parseOptions(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return opt, err
 	}
-	if f.NArg() > 0 || min(opt.n, opt.rounds, opt.failuresN, opt.failuresRounds, opt.turns, opt.memoryN, opt.drains) < 1 || opt.latencyFor < time.Millisecond {
+	if f.NArg() > 0 || min(opt.n, opt.rounds, opt.failuresN, opt.failuresRounds, opt.turns, opt.memoryN, opt.drains, opt.keysN, opt.batchesN, opt.batchesRounds, opt.limitN, opt.limitRounds) < 1 ||
+		min(opt.latencyFor, opt.limitFor) < time.Millisecond {
 		return opt, fmt.Errorf("every number has to be above 0, and there are no arguments but flags")
 	}
 	for _, m := range measures {
 		if *modes == "all" || slices.Contains(strings.Split(*modes, ","), m.mode) {
 			opt.modes = append(opt.modes, m.mode)
+		}
+	}
+	for _, m := range []string{modeKeys, modeBatches, modeLimit} {
+		if slices.Contains(strings.Split(*modes, ","), m) {
+			opt.modes = append(opt.modes, m)
 		}
 	}
 	opt.who = contestants
@@ -168,6 +186,21 @@ func bench(ctx context.Context, opt options, out io.Writer) error {
 			return err
 		}
 		m.table(t, opt, runs)
+	}
+	if slices.Contains(opt.modes, modeKeys) {
+		if err := ordered(ctx, b, opt, t); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(opt.modes, modeBatches) {
+		if err := batched(ctx, b, opt, t); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(opt.modes, modeLimit) {
+		if err := limits(ctx, b, opt, t); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(out, "\n%d aims missed\n", t.missed)
 	return t.err()

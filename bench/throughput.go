@@ -71,6 +71,7 @@ func throughputTable(w *table, opt options, runs map[string][]run) {
 	w.aim("msgs/s, confirmed acks, against consume", ratio(confirm, base, run.rate), atLeast, 1.0)
 	w.aim("msgs/s, plain acks, against consume", ratio(send, base, run.rate), atLeast, 1.1)
 	w.aim("msgs/s, dead letters and records on, against off", ratio(confirm, without, run.rate), atLeast, 0.98)
+	w.aim("msgs/s, in order of 10,000 keys, against without order", ratio(runs["ackfloor-keyed"], confirm, run.rate), atLeast, 0.8)
 	w.aim("msgs/s, confirmed acks, against serial DoubleAck", ratio(confirm, serial, run.rate), atLeast, 12)
 	w.aim("CPU a message, confirmed acks, against consume", ratio(confirm, base, cpu), atMost, 1)
 	w.aim("CPU a message, dead letters and records on, against off", ratio(confirm, without, cpu), atMost, 1.05)

@@ -50,7 +50,7 @@ func (r *Runner) admit(d *delivery) bool {
 			return false
 		}
 	}
-	if past.known && (rec.Deaths > 0 || past.deliveries > rec.Known+2) {
+	if past.known && (rec.Deaths > 0 || past.deliveries > rec.Known+2 && !past.behind) {
 		past.alone = true
 		r.buf.setAside(d)
 		return false

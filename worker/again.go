@@ -40,7 +40,7 @@ func (r *Runner) retryHere(d *delivery, v verdict, rec record, known bool, err e
 	now := r.clock.now()
 	b := r.buf
 	b.mu.Lock()
-	if d.gone || b.closed || b.lanes == nil && !r.bestHereLocked(v, known) {
+	if d.gone || b.closed || b.lanes == nil && !r.bestHereLocked(v, known) || b.lanes != nil && r.standsBy() {
 		b.mu.Unlock()
 		return false
 	}

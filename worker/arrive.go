@@ -30,6 +30,9 @@ func (r *Runner) onPulled(m *nats.Msg, now time.Duration) *delivery {
 	if now == 0 {
 		now = r.clock.now()
 	}
+	if r.cfg.PinnedTTL > 0 {
+		r.sawPin(m, now)
+	}
 	d := r.slab.next()
 	d.read(m, st, r)
 	d.received, d.leaseEnd = now, now+r.leaseTime()
@@ -90,8 +93,7 @@ func (r *Runner) arrived(d *delivery, key string, now time.Duration) (a arrival,
 	d.stampDue = stampDue
 	if a = b.arrivalLocked(d); a == added && d.past != nil && r.settlingLocked() {
 		if a = tooEarly; b.lanes != nil && key != "" {
-			b.lanes.lane(key).miss(d.msg.Sequence)
-			b.lanes.missed = true
+			b.lanes.miss(b.lanes.lane(key), d.msg.Sequence)
 		}
 	}
 	if a == added {

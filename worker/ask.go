@@ -22,7 +22,7 @@ type ask struct {
 // handler that ends, the pull loop. The loop alone asks where something has to be waited for or looked at first.
 func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 	p := &r.pull
-	if p.suspect || p.settled > 0 || now < p.notBefore {
+	if p.suspect || p.settled > 0 || now < p.notBefore || r.source != nil && r.source.pinElsewhere() {
 		return ask{}, false
 	}
 	n := r.wantedLocked()
@@ -49,7 +49,10 @@ func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 	for p.pulls[a.place].open {
 		a.place++ // roomLocked has seen to it that one is free
 	}
-	rec := pull{open: true, batch: n, deadline: a.alive}
+	rec := pull{open: true, batch: n, pin: p.pin.ours(), deadline: a.alive}
+	if rec.pin != "" {
+		p.pin.asked = now
+	}
 	var heartbeat time.Duration
 	if expiry > longPull {
 		heartbeat = min(expiry/2, heartbeatMax)
@@ -57,7 +60,7 @@ func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 		rec.heartbeat = heartbeat
 	}
 	rec.alive = a.alive
-	a.body = pullBody(n, bytes, expiry, heartbeat)
+	a.body = pullBody(n, bytes, expiry, heartbeat, p.limits.group, rec.pin)
 	p.pulls[a.place] = rec
 	p.open++
 	p.asked += n
@@ -65,8 +68,8 @@ func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 }
 
 // pullBody is the request of a pull (nats-server 2.15, JSApiConsumerGetNextRequest).
-func pullBody(batch, bytes int, expiry, heartbeat time.Duration) []byte {
-	b := make([]byte, 0, 128)
+func pullBody(batch, bytes int, expiry, heartbeat time.Duration, group, pin string) []byte {
+	b := make([]byte, 0, 160)
 	number := func(name string, n int64) {
 		if n > 0 {
 			b = append(append(append(b, `,"`...), name...), `":`...)
@@ -77,6 +80,12 @@ func pullBody(batch, bytes int, expiry, heartbeat time.Duration) []byte {
 	number("expires", expiry.Nanoseconds())
 	number("max_bytes", int64(bytes))
 	number("idle_heartbeat", heartbeat.Nanoseconds())
+	if group != "" { // of a pinned consumer; neither has anything in it that JSON would escape
+		b = append(append(append(b, `,"group":"`...), group...), '"')
+	}
+	if pin != "" {
+		b = append(append(append(b, `,"id":"`...), pin...), '"')
+	}
 	b[0] = '{'
 	return append(b, '}')
 }

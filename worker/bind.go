@@ -203,6 +203,9 @@ func (r *Runner) logStart() {
 		zap.Duration("ack_wait", info.Config.AckWait), zap.Int("max_ack_pending", info.Config.MaxAckPending), zap.String("ack", r.cfg.Ack),
 		zap.Int("max_attempts", r.cfg.MaxAttempts), zap.String("dead_letters", r.cfg.DeadLetter), zap.Bool("exact_attempts", r.records.kv != nil),
 	}
+	if r.cfg.PinnedTTL > 0 {
+		fields = append(fields, zap.Duration("pinned_ttl", info.Config.PinnedTTL))
+	}
 	if r.bound.created {
 		r.log.Info("working on a new consumer", fields...)
 	} else {

@@ -126,6 +126,9 @@ func (r *Runner) writeRecord(ctx context.Context, e *entry) {
 		if !e.read {
 			before, can := r.records.read(ctx, r.clock, e.seq, known.Published)
 			if can != recordRead {
+				if err := r.records.unread.Swap(nil); err != nil {
+					r.sayBroken(e.seq, *err)
+				}
 				return
 			}
 			before.Known = known.Known
@@ -144,9 +147,13 @@ func (r *Runner) writeRecord(ctx context.Context, e *entry) {
 		if denied := r.denied("$KV." + r.cfg.Records + "." + r.records.key(e.seq)); denied != nil {
 			err = denied
 		}
-		r.log.Warn("a record could not be written: until one can, attempts count as far as they are known, and after a minute as the server's deliveries",
-			zap.String("bucket", r.cfg.Records), zap.Uint64("sequence", e.seq), zap.String("error", shown(err.Error())))
+		r.sayBroken(e.seq, err)
 	}
+}
+
+func (r *Runner) sayBroken(seq uint64, err error) {
+	r.log.Warn("a record could not be written: until one can, attempts count as far as they are known, and after a minute as the server's deliveries",
+		zap.String("bucket", r.cfg.Records), zap.Uint64("sequence", seq), zap.String("error", shown(err.Error())))
 }
 
 // released takes a message that was kept out of the held set, and asks for more where that makes room.

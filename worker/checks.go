@@ -47,8 +47,7 @@ func review(c Config, b boundConsumer) (refused, warned []string) {
 		refuse(true, "consumer %q delivers %s, which FILTER (%s) does not name: is it another service's? BIND=update changes its filter, BIND=existing takes it as it is, another CONSUMER makes a new one",
 			c.Consumer, strings.Join(f, ", "), strings.Join(c.Filter, ","))
 	}
-	refuse(have.PriorityPolicy != jetstream.PriorityPolicyNone && len(have.PriorityGroups) > 0, "consumer %q has priority groups (%s): this version asks without one, which the server refuses",
-		c.Consumer, strings.Join(have.PriorityGroups, ", "))
+	reviewPinned(c, have, refuse)
 	for _, d := range b.drift {
 		warn(!b.updated, "consumer %q has drifted: %s; BIND=update applies it%s", c.Consumer, d, orElse(d.fixed))
 	}
@@ -134,5 +133,6 @@ func orElse(fixed string) string {
 
 // limitsOf reads the limits that a consumer puts on pulls.
 func limitsOf(c jetstream.ConsumerConfig) limits {
-	return limits{batch: c.MaxRequestBatch, expires: c.MaxRequestExpires, bytes: c.MaxRequestMaxBytes, capacity: max(0, c.MaxAckPending), waiting: c.MaxWaiting}
+	return limits{batch: c.MaxRequestBatch, expires: c.MaxRequestExpires, bytes: c.MaxRequestMaxBytes, capacity: max(0, c.MaxAckPending), waiting: c.MaxWaiting,
+		group: pinGroupOf(c), pinnedTTL: c.PinnedTTL}
 }

@@ -35,7 +35,7 @@ func TestReview(t *testing.T) {
 		{"not durable", func(_ *Config, c *consumer, _ *stream) { c.Durable = "" }, "not durable", ""},
 		{"priority groups", func(_ *Config, c *consumer, _ *stream) {
 			c.PriorityPolicy, c.PriorityGroups = jetstream.PriorityPolicyPinned, []string{"g"}
-		}, "priority groups (g)", ""},
+		}, "is pinned (priority policy pinned_client, groups g)", ""},
 		{"a lease too short", func(_ *Config, c *consumer, _ *stream) { c.AckWait = 50 * time.Millisecond }, "ack_wait of consumer", ""},
 		{"max_bytes too small", func(_ *Config, c *consumer, _ *stream) { c.MaxRequestMaxBytes = 100 }, "max_bytes of consumer", ""},
 		{"max_expires too short", func(_ *Config, c *consumer, _ *stream) { c.MaxRequestExpires = time.Millisecond }, "max_expires of consumer", "max_expires of consumer"},

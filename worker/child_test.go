@@ -46,6 +46,8 @@ func child(kind string) {
 	switch kind {
 	case "main":
 		Main(h)
+	case "keyed":
+		keyedChild(out)
 	case "parts": // what runs beside the Runner of Main
 		Main(h, func(ctx context.Context, r *Runner) error {
 			fmt.Fprintln(out, "part", 1, r.Status().State)

@@ -46,6 +46,7 @@ type Config struct {
 	DrainTimeout    time.Duration `env:"DRAIN_TIMEOUT" envDefault:"25s" usage:"grace for running handlers after SIGTERM" accepts:"a duration, such as 25s"`
 
 	StartupTimeout time.Duration `env:"STARTUP_TIMEOUT" envDefault:"1m" usage:"how long it waits for the server, the stream, the consumer" accepts:"a duration, such as 1m"`
+	PinnedTTL      time.Duration `env:"PINNED_TTL" envDefault:"0s" shown:"0 = not pinned" usage:"one process of the consumer works, the others stand by: how long after its last pull another takes over; 0: all of them work" accepts:"0, or a duration of at least 1s, such as 10s"`
 	ExitWhenIdle   bool          `env:"EXIT_WHEN_IDLE" envDefault:"false" usage:"end with 0 once the consumer has nothing pending" accepts:"true or false"`
 	HTTPAddr       string        `env:"HTTP_ADDR" shown:"off" usage:"where a part that serves health, metrics or a status page listens; the worker itself serves nothing" accepts:"host:port, or off"`
 	LogLevel       string        `env:"LOG_LEVEL" envDefault:"info" usage:"debug, info, warn, error" accepts:"debug, info, warn or error"`
@@ -139,6 +140,7 @@ func (c Config) problems() []string {
 	bad(c.PullBytes >= 1024, "PULL_BYTES", c.PullBytes, "a whole number of bytes from 1024")
 	bad(c.DrainTimeout > 0, "DRAIN_TIMEOUT", c.DrainTimeout, "a duration above 0, such as 25s")
 	bad(c.StartupTimeout > 0, "STARTUP_TIMEOUT", c.StartupTimeout, "a duration above 0, such as 1m")
+	bad(c.PinnedTTL == 0 || c.PinnedTTL >= time.Second, "PINNED_TTL", c.PinnedTTL, "0, or a duration of at least 1s, such as 10s")
 	_, err = logLevel(c.LogLevel)
 	bad(err == nil, "LOG_LEVEL", c.LogLevel, "debug, info, warn or error")
 	bad(c.LogFormat == "" || c.LogFormat == "console" || c.LogFormat == "json", "LOG_FORMAT", c.LogFormat, "console or json")

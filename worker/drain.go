@@ -71,6 +71,7 @@ func (r *Runner) endPulls(graceOver <-chan struct{}) {
 	p.mu.Lock()
 	p.stopped = true
 	p.mu.Unlock()
+	r.unpin()
 	if r.source != nil {
 		r.quitPulls() // replays are few: a delivery that is lost here comes again, and a stop need not wait for a pull that is idle
 		r.buf.close()
@@ -91,6 +92,7 @@ func (r *Runner) endPulls(graceOver <-chan struct{}) {
 		}
 		break
 	}
+	r.unpin() // it may have come to an open pull meanwhile
 	r.buf.close()
 }
 

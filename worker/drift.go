@@ -38,6 +38,7 @@ func wanted(c Config) jetstream.ConsumerConfig {
 		MaxAckPending: c.MaxAckPending,
 	}
 	setFilters(&cfg, c.Filter)
+	setPinned(&cfg, c.PinnedTTL)
 	return cfg
 }
 
@@ -76,6 +77,8 @@ func drift(c Config, have jetstream.ConsumerConfig) []Drift {
 		func(n *jetstream.ConsumerConfig) { n.MaxAckPending = want.MaxAckPending })
 	differs(have.MaxDeliver == -1, "max_deliver", have.MaxDeliver, -1, func(n *jetstream.ConsumerConfig) { n.MaxDeliver = -1 })
 	differs(len(have.BackOff) == 0, "backoff", have.BackOff, "none", func(n *jetstream.ConsumerConfig) { n.BackOff = nil })
+	differs(have.PriorityPolicy == want.PriorityPolicy, "priority_policy", priorityName(have.PriorityPolicy), priorityName(want.PriorityPolicy), func(n *jetstream.ConsumerConfig) { setPinned(n, c.PinnedTTL) })
+	differs(have.PriorityPolicy != want.PriorityPolicy || have.PinnedTTL == want.PinnedTTL, "priority_timeout", have.PinnedTTL, want.PinnedTTL, func(n *jetstream.ConsumerConfig) { setPinned(n, c.PinnedTTL) })
 	if c.Start != "" {
 		h, w := startOf(have).String(), startOf(want).String()
 		if h != w {

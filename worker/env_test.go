@@ -65,6 +65,7 @@ func TestEnvironmentTable(t *testing.T) {
 		{"WORKER_PAUSE_UNREADY", "false", [][2]string{{"true", "true"}, {"false", "false"}}, []string{"maybe"}},
 		{"WORKER_DRAIN_TIMEOUT", "25s", [][2]string{{"1m", "1m0s"}}, []string{"0s", "-1s", "25"}},
 		{"WORKER_STARTUP_TIMEOUT", "1m0s", [][2]string{{"5s", "5s"}}, []string{"0s", "never"}},
+		{"WORKER_PINNED_TTL", "0s", [][2]string{{"10s", "10s"}, {"0", "0s"}, {"1s", "1s"}}, []string{"10", "-1s", "999ms", "on"}},
 		{"WORKER_EXIT_WHEN_IDLE", "false", [][2]string{{"true", "true"}, {"1", "true"}, {"false", "false"}}, []string{"maybe", "yes"}},
 		{"WORKER_HTTP_ADDR", "", [][2]string{{"off", "off"}, {":8080", ":8080"}, {"127.0.0.1:0", "127.0.0.1:0"}, {"[::1]:9090", "[::1]:9090"}}, []string{"8080", "localhost", "localhost:http", "h:70000", "h:-1"}},
 		{"WORKER_LOG_LEVEL", "info", [][2]string{{"debug", "debug"}, {"warn", "warn"}, {"error", "error"}}, []string{"loud", "INFO", "fatal"}},

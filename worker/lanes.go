@@ -15,8 +15,11 @@ type lanes struct {
 	byKey  map[string]*lane
 	of     map[uint64]*lane // of the messages that are held, by sequence
 	behind int              // messages that wait here
-	shut   bool             // nothing begins now: see order.go
+	alarm  *alarm           // of the loop in order.go
+	shut   bool             // what arrives does not begin: see there
 	since  time.Duration    // when that began
+	mine   uint64           // up to this sequence what is held had arrived before: it may begin
+	said   time.Duration    // when it was said, the loop's
 	upTo   uint64           // what had been delivered then; 0: not known yet
 	missed bool             // some lane may have missing ones
 	free   []*lane          // to be used again
@@ -26,6 +29,7 @@ type lanes struct {
 type lane struct {
 	key     string
 	head    uint64        // the sequence of the one under way: ready, running or kept; 0: none
+	last    uint64        // the last that was under way
 	guests  int           // that wait for it
 	waiting []*delivery   // behind the one under way, in stream order
 	missing []uint64      // sequences of those that come first and are not here: their leases are lost, or they were handed back
@@ -36,7 +40,7 @@ func newLanes(key func(*ackfloor.Message) string) *lanes {
 	if key == nil {
 		return nil
 	}
-	return &lanes{key: key, byKey: make(map[string]*lane), of: make(map[uint64]*lane)}
+	return &lanes{key: key, alarm: newAlarm(), byKey: make(map[string]*lane), of: make(map[uint64]*lane)}
 }
 
 func (l *lanes) lane(key string) *lane {
@@ -55,14 +59,14 @@ func (l *lanes) lane(key string) *lane {
 
 // join takes a message into the lane of its key. It returns whether it may run now; a message without a key may always, once the gate is open.
 func (l *lanes) join(d *delivery, key string) bool {
-	if key == "" && !l.shut {
+	if key == "" && l.open(d.msg.Sequence) {
 		return true
 	}
 	seq, ln := d.msg.Sequence, l.lane(key)
 	l.of[seq] = ln
 	ln.found(seq)
-	if ln.head == 0 && ln.guests == 0 && !l.shut && len(ln.waiting) == 0 && !ln.waits(seq) {
-		ln.head = seq
+	if ln.head == 0 && ln.guests == 0 && l.open(seq) && len(ln.waiting) == 0 && !ln.waits(seq) {
+		ln.head, ln.last = seq, seq
 		return true
 	}
 	at, _ := ln.place(seq)
@@ -73,7 +77,7 @@ func (l *lanes) join(d *delivery, key string) bool {
 
 // next takes the next message of a lane, or nil where none may run.
 func (l *lanes) next(ln *lane) *delivery {
-	if ln.head != 0 || l.shut || ln.guests > 0 {
+	if ln.head != 0 || ln.guests > 0 {
 		return nil
 	}
 	if len(ln.waiting) == 0 {
@@ -85,7 +89,7 @@ func (l *lanes) next(ln *lane) *delivery {
 		return nil
 	}
 	d := ln.waiting[0]
-	if ln.waits(d.msg.Sequence) {
+	if ln.waits(d.msg.Sequence) || !l.open(d.msg.Sequence) {
 		return nil
 	}
 	ln.waiting = slices.Delete(ln.waiting, 0, 1)
@@ -93,7 +97,10 @@ func (l *lanes) next(ln *lane) *delivery {
 	if ln.key == "" {
 		delete(l.of, d.msg.Sequence) // of these as many may run as there are
 	} else {
-		ln.head = d.msg.Sequence
+		if d.past != nil && ln.last != 0 {
+			d.past.behind = true
+		}
+		ln.head, ln.last = d.msg.Sequence, d.msg.Sequence
 	}
 	return d
 }
@@ -117,8 +124,7 @@ func (l *lanes) leave(d *delivery, done bool) *delivery {
 	case done:
 		ln.found(seq)
 	case ln.key != "":
-		ln.miss(seq)
-		l.missed = true
+		l.miss(ln, seq)
 	}
 	return l.next(ln)
 }
@@ -131,7 +137,13 @@ func (ln *lane) place(seq uint64) (at int, found bool) {
 // waits tells whether a message has to wait for one that is missing.
 func (ln *lane) waits(seq uint64) bool { return len(ln.missing) > 0 && ln.missing[0] < seq }
 
-func (ln *lane) miss(seq uint64) {
+// open tells whether a message may begin as far as the lanes are concerned.
+func (l *lanes) open(seq uint64) bool { return !l.shut || seq <= l.mine }
+
+// miss has a lane wait for a message that is to come again.
+func (l *lanes) miss(ln *lane, seq uint64) {
+	l.missed = true
+	l.alarm.by(0)
 	if at, found := slices.BinarySearch(ln.missing, seq); !found {
 		ln.missing = slices.Insert(ln.missing, at, seq)
 	}

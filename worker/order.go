@@ -12,62 +12,73 @@ import (
 
 const (
 	orderLook  = 200 * time.Millisecond // how often it looks whether keys may begin, and what is missing
+	orderSoon  = 20 * time.Millisecond  // and where it is not known yet what was under way
 	orderSlack = 2 * time.Second        // beyond ack_wait, after which the server has delivered everything again that nobody holds
 )
 
-// keepOrder sees to what the order of keys needs beside the lanes. When a Runner starts, another process may have died with messages that come again within ack_wait,
-// behind later ones of their keys; when a connection broke or a leader moved, deliveries may have been lost on the way. So nothing begins until all that is
+// tendOrder sees to what the order of keys needs beside the lanes. When a Runner starts, another process may have died with messages that come again within ack_wait,
+// behind later ones of their keys; when a connection broke or a leader moved, deliveries may have been lost on the way. So nothing that arrives then begins until all that is
 // under way is here. And a message whose lease was lost, or that was handed back, is waited for, but not for ever, since another process may have it.
-func (r *Runner) keepOrder(ctx context.Context) {
-	said := false
-	tick := time.NewTicker(orderLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := r.clock.now()
-		began, shut := r.lanesShut()
-		switch {
-		case !shut:
-			r.findMissing(now)
-		case r.complete(ctx) || now > began+r.leaseTime()+orderSlack:
-			r.openLanes()
-			said = false
-		case !said && now > began+2*time.Second:
-			said = true
-			r.log.Info("keys in order: waiting for messages that are under way elsewhere, up to ack_wait", zap.Duration("ack_wait", r.leaseTime()))
-		}
-	}
-}
-
-// lanesShut tells whether nothing begins, and since when.
-func (r *Runner) lanesShut() (since time.Duration, shut bool) {
+func (r *Runner) tendOrder(now time.Duration) time.Duration {
 	r.buf.mu.Lock()
-	defer r.buf.mu.Unlock()
-	return r.buf.lanes.since, r.buf.lanes.shut
+	l := r.buf.lanes
+	began, shut := l.since, l.shut
+	r.buf.mu.Unlock()
+	if r.standsBy() {
+		return never // nothing comes, and the lanes are shut anew when the pin does
+	}
+	if !shut {
+		if r.findMissing(now) {
+			return now + orderLook
+		}
+		return never
+	}
+	known, complete := r.complete(r.values)
+	if complete || now > began+r.underWayMost() {
+		r.openLanes()
+		return now
+	}
+	if !known {
+		return now + orderSoon
+	}
+	if now > began+2*time.Second && l.said < began {
+		l.said = now
+		r.log.Info("keys in order: waiting for messages that are under way elsewhere", zap.Duration("at_most", r.underWayMost()))
+	}
+	return now + orderLook
 }
 
-// shutLanes lets nothing begin until what is under way is here.
+// shutLanes lets nothing begin that arrives from now on, until what is under way is here.
 func (r *Runner) shutLanes(now time.Duration) {
 	r.buf.mu.Lock()
 	defer r.buf.mu.Unlock()
 	if l := r.buf.lanes; l != nil {
-		l.shut, l.since, l.upTo = true, now, 0
+		if !l.shut {
+			l.mine = r.buf.top // else what has come since waits on
+		}
+		l.shutAt(now)
 	}
 }
 
-// complete tells whether everything that was under way when the lanes were shut is here, or settled.
-func (r *Runner) complete(ctx context.Context) bool {
+func (l *lanes) shutAt(now time.Duration) {
+	l.shut, l.since, l.upTo = true, now, 0
+	l.alarm.by(0)
+}
+
+// complete tells whether it is known what was under way when the lanes were shut, and whether all of that is here, or settled.
+func (r *Runner) complete(ctx context.Context) (known, all bool) {
 	b := r.buf
 	b.mu.Lock()
 	_, later := b.splitLocked(b.lanes.upTo)
 	b.mu.Unlock()
+	pin := r.pull.pin.ours()
 	info, err := r.consumerInfo(ctx)
 	if err != nil || !info.Created.Equal(r.bound.info.Created) || info.Delivered.Consumer == 0 {
-		return false
+		return false, false
+	}
+	if pinnedClient(info) != pin { // nobody says so while there is no message for anybody: two that wait for one another would do so for ever
+		r.lostPin(pin)
+		return false, false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +88,11 @@ func (r *Runner) complete(ctx context.Context) bool {
 	// What came later than that was counted before the server was asked, and can't have been settled since; what came before is counted now. So nothing that arrives
 	// meanwhile is taken for what is missing.
 	here, _ := b.splitLocked(b.lanes.upTo)
-	return info.NumAckPending-later <= here || info.AckFloor.Stream >= b.lanes.upTo
+	all = info.NumAckPending-later <= here || info.AckFloor.Stream >= b.lanes.upTo
+	if all {
+		b.lanes.noneMissing(b.lanes.upTo)
+	}
+	return true, all
 }
 
 // splitLocked counts what is held up to a sequence, and beyond.
@@ -111,14 +126,15 @@ func (r *Runner) openLanes() {
 	r.pullAlarm.by(0)
 }
 
-// findMissing lets keys go on that wait for a message which was settled elsewhere, or which has not come for so long that somebody else must have it.
-func (r *Runner) findMissing(now time.Duration) {
+// findMissing lets keys go on that wait for a message which was settled elsewhere, or which has not come for so long that somebody else must have it. It
+// tells whether some still wait.
+func (r *Runner) findMissing(now time.Duration) (some bool) {
 	floor := r.floor()
 	b := r.buf
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.lanes.missed {
-		return
+		return false
 	}
 	b.lanes.missed = false
 	var late []uint64
@@ -127,7 +143,7 @@ func (r *Runner) findMissing(now time.Duration) {
 			continue
 		}
 		if ln.until == 0 {
-			ln.until = now + 2*r.leaseTime() + orderSlack
+			ln.until = now + 4*r.leaseTime() + orderSlack // it may be passed on once or twice
 		}
 		if now >= ln.until {
 			late = append(late, ln.missing...)
@@ -143,6 +159,7 @@ func (r *Runner) findMissing(now time.Duration) {
 		slices.Sort(late)
 		r.log.Warn("keys go on without messages that were lost or handed back and have not come again: another process must have them", zap.Uint64s("sequences", late[:min(len(late), 20)]))
 	}
+	return b.lanes.missed
 }
 
 // keyOf asks for the key of a message. One whose key can't be told has none: it is not kept in order.

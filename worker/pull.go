@@ -31,6 +31,7 @@ const (
 type pull struct {
 	open      bool
 	batch     int
+	pin       string        // that it named
 	heartbeat time.Duration // as often as this it is heard of; 0: not before its end
 	alive     time.Duration // when it is given up unless something comes
 	deadline  time.Duration // when it is given up whatever comes
@@ -56,6 +57,7 @@ type puller struct {
 	size      int           // of a message, bytes, moving average
 	heard     time.Duration // when anything came on a pull last
 	limits    limits
+	pin       pin
 	ended     chan struct{} // a token when the last open pull has ended
 	errors    map[string]uint64
 }
@@ -77,7 +79,7 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	}
 	paused := r.endPause(now)
 	next, lost := r.giveUpPulls(now)
-	next = min(next, paused)
+	next = min(next, paused, r.keepPin(now))
 	if lost {
 		if denied := r.denied(r.subjects.next); denied != nil {
 			r.fail(denied)

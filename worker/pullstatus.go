@@ -67,8 +67,9 @@ func statusEffect(code, description string) effect {
 // onStatus takes a status: the end of a pull, or a word about it.
 func (r *Runner) onStatus(m *nats.Msg) {
 	code, text := m.Header.Get("Status"), m.Header.Get("Description")
-	place, ok := parseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
-	if !ok || place >= pullsMax {
+	last := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	place, ok := parseUint(last)
+	if r.pinAnswered(last, code) || !ok || place >= pullsMax {
 		return
 	}
 	left, _ := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
@@ -83,7 +84,7 @@ func (r *Runner) onStatus(m *nats.Msg) {
 		p.mu.Unlock()
 		return
 	}
-	batch := rec.batch
+	batch, pin := rec.batch, rec.pin
 	p.mu.Unlock()
 	if e == tooLarge && left < batch {
 		e = ended // some have come: only what is left of its bytes is too little for the next one
@@ -92,6 +93,9 @@ func (r *Runner) onStatus(m *nats.Msg) {
 		left = batch
 	}
 	r.endPull(int(place), left)
+	if e == wrongPin {
+		r.lostPin(pin)
+	}
 	r.act(e, code, text)
 	r.pullAlarm.by(0)
 }
@@ -109,7 +113,7 @@ func (r *Runner) act(e effect, code, text string) {
 		r.pullAlarm.by(at)
 	}
 	switch e {
-	case ended:
+	case ended, wrongPin:
 		p.mu.Lock()
 		p.missed = 0
 		p.mu.Unlock()
@@ -131,8 +135,6 @@ func (r *Runner) act(e effect, code, text string) {
 		r.fail(fmt.Errorf("%w: %q on stream %q", ErrConsumerDeleted, r.cfg.Consumer, r.cfg.Stream))
 	case fault:
 		r.fail(fmt.Errorf("worker: the server refuses to deliver from consumer %q: %s %s", r.cfg.Consumer, code, text))
-	case wrongPin:
-		later("pin", askAgainWait)
 	case nobody:
 		later("nobody", randomWait(askAgainWait))
 	case unknownState:

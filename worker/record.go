@@ -41,6 +41,7 @@ type history struct {
 	deliveries uint64
 	record     record // as it was read
 	known      bool   // it could be read, or there is none, and records can be written
+	behind     bool   // it has waited behind another of its key, which had not been settled when it was delivered before: no handler can have had it
 	admitted   bool   // it has been looked at
 	alone      bool   // it is a suspect: it has run, or is to run, with no other handler beside it
 	marked     bool   // that it runs alone has been written down
@@ -57,11 +58,12 @@ const (
 
 // records reads and writes records. The zero value keeps none.
 type records struct {
-	kv       jetstream.KeyValue // nil: none are kept
-	consumer string             // and its stream, as they stand in a key
-	born     int64              // when the consumer was made
-	broken   atomic.Int64       // since when no write succeeded, by the Runner's clock; 0: the last one did
-	again    atomic.Int64       // when a write is tried again meanwhile
+	kv       jetstream.KeyValue    // nil: none are kept
+	consumer string                // and its stream, as they stand in a key
+	born     int64                 // when the consumer was made
+	broken   atomic.Int64          // since when nothing could be written, or read, by the Runner's clock; 0: the last one did
+	unread   atomic.Pointer[error] // what a read met with that nobody was told of
+	again    atomic.Int64          // when a write is tried again meanwhile
 
 	mu    sync.Mutex
 	wrote [2]map[uint64]record // by this process lately, by sequence: the present generation, and the one before
@@ -98,7 +100,11 @@ func (s *records) read(ctx context.Context, c clock, seq uint64, published int64
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return none, can
 	}
-	if err != nil {
+	if err != nil { // nothing is written where nothing can be read, so this alone must not go on for ever
+		if s.broken.CompareAndSwap(0, int64(max(c.now(), 1))) {
+			s.again.Store(int64(c.now() + recordAgain))
+			s.unread.Store(&err)
+		}
 		return none, max(can, recordLater)
 	}
 	if rec.Published != published || rec.Consumer != s.born {

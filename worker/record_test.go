@@ -98,3 +98,23 @@ func TestReturnsAreNoAttemptsWhileRecordsFail(t *testing.T) {
 		}
 	})
 }
+
+// The bucket is deleted while a message waits for its retry, and nothing else fails: what can't be read is not waited for, for ever.
+func TestBucketIsGoneBehindAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 1)
+		w := r.start(testutil.Fail(-1, errWork), withLetters, func(c *Config) { c.RetrySchedule = "5s" })
+		r.calls.Wait(t, 1, time.Second)
+		time.Sleep(time.Second)
+		w.ok(w.end())
+		w = r.start(testutil.Fail(-1, errWork), withLetters, func(c *Config) { c.RetrySchedule = "5s" })
+		w.working() // and knows nothing of the message yet
+		must(t, s.JetStream(t).DeleteKeyValue(context.Background(), "ackfloor_"+rigStream))
+		r.awaitLetters(1, 5*time.Minute)
+		if r.logged("a record could not be written") == 0 {
+			t.Error("nothing says so")
+		}
+		w.ok(w.end())
+	})
+}

@@ -62,6 +62,7 @@ func (r *Runner) replayRunner() (*Runner, error) {
 	if g, ok := h.(gated); ok {
 		h = g.next // the child has the gate of its own
 	}
+	cfg.PinnedTTL = 0
 	cfg.Key = nil // the key is the original's: callReplay waits for it
 	child, err := New(r.nc, cfg, h)
 	if err != nil {

@@ -9,6 +9,9 @@ type limits struct {
 	bytes    int
 	capacity int // of messages held, by max_ack_pending; 0: no limit
 	waiting  int // open pulls, of all workers together; 0: no limit
+
+	group     string        // that pulls name, of a pinned consumer
+	pinnedTTL time.Duration // how long a pin lasts without a pull that names it
 }
 
 // keptFree is how many messages may be kept beside those held, while they are written down; more than that stand for messages that wait.
@@ -37,8 +40,11 @@ func (r *Runner) roomLocked() int {
 	}
 	room := most - held
 	n := room - p.asked
-	if r.buf.lanes != nil {
+	if l := r.buf.lanes; l != nil {
 		n = min(n, r.aheadLocked()-r.buf.held.len()-p.asked)
+		if (l.missed || l.shut) && p.asked == 0 { // what others wait for has to find a pull
+			return max(n, 1)
+		}
 	}
 	// Not one request a message where many may wait, and not many small ones open at once where few may.
 	if n < max(1, (most-r.width())/2) || most < 2*r.width() && 2*p.asked >= room {

@@ -150,8 +150,8 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.buf.lanes != nil {
-		r.buf.lanes.shut, r.buf.lanes.since = r.bound.info.NumAckPending > 0, r.clock.now()
+	if r.bound.info.NumAckPending > 0 {
+		r.shutLanes(r.clock.now())
 	}
 	loops := r.startLoops(work, tend)
 	for range r.cfg.Concurrency {
@@ -202,7 +202,7 @@ func (r *Runner) startLoops(work, tend context.Context) *sync.WaitGroup {
 		start("books", func() { r.write(tend) })
 	}
 	if r.buf.lanes != nil {
-		start("order", func() { r.keepOrder(tend) })
+		start("order", func() { r.buf.lanes.alarm.loop(tend, r.clock, r.tendOrder) })
 	}
 	if r.batch != nil {
 		start("batch", func() { r.batch.alarm.loop(tend, r.clock, r.tendBatch) })

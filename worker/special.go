@@ -130,6 +130,9 @@ func (b *buffer) enter(d *delivery, alone bool, key string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting++
+	if alone {
+		key = "" // nothing runs beside it; and what is next of its key may be waiting for it
+	}
 	ln := b.guestLane(key)
 	defer b.guestWaitsNot(ln)
 	if alone {

@@ -102,6 +102,7 @@ type Status struct {
 	Kept      int    // messages held, whose handlers have returned: they are settled once something is written down, as a dead letter is, or wait here for a retry that is near
 	Parked    int    // failed messages that wait for their retry at the server, as far as this Runner gave them back: they count against max_ack_pending
 	Paused    string // why nothing is pulled and nothing started: a handler asked for a pause; "" when none did
+	Standby   bool   // it works on a pinned consumer and has not been given the pin: another process works, or nothing has come yet. It is ready all the same
 	Behind    int    // of those that wait, the messages that wait for another one of their key
 	Limit     int    // messages that may be held: concurrency and prefetch
 	Cursor    Cursor // what the server said last: when binding, after a reconnect, when drained, and on each Look
@@ -137,6 +138,7 @@ func (r *Runner) Status() Status {
 		s.Paused = p.why
 	}
 	s.Limit = r.width() + r.pull.prefetch
+	s.Standby = s.State == StateWorking && r.standsBy()
 	s.Counts.PullErrors = make(map[string]uint64, len(r.pull.errors))
 	maps.Copy(s.Counts.PullErrors, r.pull.errors)
 	r.pull.mu.Unlock()
@@ -208,6 +210,7 @@ func (r *Runner) item(d *delivery, now time.Duration) HeldItem {
 }
 
 func (r *Runner) sawCursor(i *jetstream.ConsumerInfo) {
+	r.pull.pin.sawPinned(i)
 	r.cursor.Store(&Cursor{Delivered: i.Delivered.Stream, AckFloor: i.AckFloor.Stream, AckPending: i.NumAckPending,
 		Redelivered: i.NumRedelivered, Pending: i.NumPending, Seen: time.Now()})
 }
