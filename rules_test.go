@@ -13,7 +13,7 @@ import (
 
 // The rules that a linter does not know, each with the fault that it remembers.
 func TestRules(t *testing.T) {
-	for _, dir := range []string{".", "retry", "breaker", "deadletter", "once", "limit", "internal/wildcard", "shutdown", "worker", "testutil"} {
+	for _, dir := range []string{".", "retry", "breaker", "deadletter", "once", "limit", "metrics", "protobuf", "tracing", "internal/wildcard", "shutdown", "worker", "testutil"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", dir, err)
@@ -41,11 +41,18 @@ func TestRules(t *testing.T) {
 func ruleImports(t *testing.T, dir, file string, f *ast.File) {
 	t.Helper()
 	allowed := map[string][]string{
-		".":                 {"github.com/nats-io/nats.go"},
-		"retry":             {},
-		"breaker":           {"github.com/failsafe-go/failsafe-go/circuitbreaker", "github.com/ackfloor/ackfloor"},
-		"once":              {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor"},
-		"limit":             {"github.com/ackfloor/ackfloor", "golang.org/x/time/rate", "github.com/failsafe-go/failsafe-go/adaptivelimiter"},
+		".":       {"github.com/nats-io/nats.go"},
+		"retry":   {},
+		"breaker": {"github.com/failsafe-go/failsafe-go/circuitbreaker", "github.com/ackfloor/ackfloor"},
+		"once":    {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor"},
+		"limit":   {"github.com/ackfloor/ackfloor", "golang.org/x/time/rate", "github.com/failsafe-go/failsafe-go/adaptivelimiter"},
+		"metrics": {"github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/worker", "github.com/prometheus/client_golang/prometheus",
+			"github.com/prometheus/client_model/go"},
+		"protobuf": {"github.com/ackfloor/ackfloor", "github.com/nats-io/nats.go", "google.golang.org/protobuf/encoding/protojson", "google.golang.org/protobuf/proto",
+			"google.golang.org/protobuf/reflect/protoregistry"},
+		"tracing": {"github.com/ackfloor/ackfloor", "github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.opentelemetry.io/otel",
+			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/semconv/v1.43.0",
+			"go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/trace/noop"},
 		"shutdown":          {},
 		"internal/wildcard": {},
 		"deadletter":        {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/internal/wildcard"},

@@ -45,7 +45,7 @@ func child(kind string) {
 	})
 	switch kind {
 	case "main":
-		Main(h)
+		os.Exit(run(inMode(h), nil, os.Stdout, os.Stderr, nil))
 	case "keyed":
 		keyedChild(out)
 	case "parts": // what runs beside the Runner of Main

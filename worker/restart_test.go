@@ -28,12 +28,19 @@ func TestRestarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { tc.run(t) })
 	}
+	for name := range modes {
+		if name != "plain" {
+			tc := schedule{workers: syscall.SIGTERM, server: true, mode: name, allowed: func(int) int { return 0 }}
+			t.Run("SIGTERM of workers and server, "+name, func(t *testing.T) { tc.run(t) })
+		}
+	}
 }
 
 const restartSlots = 8 // handlers at once of each worker
 
 type schedule struct {
 	workers syscall.Signal      // what restarts a worker, every 0.5 to 0.9 s
+	mode    string              // how the workers work; "" is one by one, and else it is a quarter of the messages, each for longer
 	server  bool                // the server is restarted too, every 0.8 to 1.2 s
 	allowed func(kills int) int // messages that may be handled again
 }
@@ -46,12 +53,15 @@ func (sc schedule) run(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	server := testutil.ServerProcess(t)
-	server.Events(t, *restartMessages)
-	n := uint64(*restartMessages)
+	n, work := uint64(*restartMessages), "WORK=2ms"
+	if sc.mode != "" {
+		n, work = n/4, "WORK=10ms"
+	}
+	server.Events(t, int(n))
 	server.Consumer(t, rigStream, wanted(Config{Consumer: rigConsumer, AckWait: 5 * time.Second}))
 	out := filepath.Join(t.TempDir(), "out")
 	start := func() *kid {
-		return spawn(t, "main", server.URL(), out, "WORK=2ms", "WORKER_CONCURRENCY=8", "WORKER_ACK_WAIT=5s", "WORKER_LOG_LEVEL=warn")
+		return spawn(t, "main", server.URL(), out, work, "WORKER_CONCURRENCY=8", "WORKER_ACK_WAIT=5s", "WORKER_LOG_LEVEL=warn", "MODE="+sc.mode)
 	}
 	kids := []*kid{start(), start()}
 	restarts, serverRestarts := 0, 0

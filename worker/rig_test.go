@@ -98,7 +98,7 @@ func (r *rig) make(nc *nats.Conn, h ackfloor.Handler, change ...func(*Config)) *
 	for _, c := range change {
 		c(&cfg)
 	}
-	build := single(r.calls.Wrap(h))
+	build := inMode(r.calls.Wrap(h))
 	if batch, ok := h.(batchRig); ok {
 		build = func(nc *nats.Conn, c Config) (*Runner, error) { return NewBatch(nc, c, batch.h) }
 	}
