@@ -39,7 +39,7 @@ func NewBatch(nc *nats.Conn, cfg Config, h ackfloor.BatchHandler) (*Runner, erro
 		return nil, &ConfigError{Problems: problems}
 	}
 	if filled.MaxAckPending == 0 {
-		filled.MaxAckPending = max(1000, filled.BatchSize*(filled.Concurrency+1))
+		filled.MaxAckPending = max(1000, filled.BatchSize*(filled.Concurrency+2))
 	}
 	r, err := New(nc, filled, ofOne{h})
 	if err != nil {

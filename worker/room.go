@@ -92,8 +92,8 @@ func (r *Runner) prefetchLocked(confirm time.Duration) {
 	}
 	p := &r.pull
 	p.prefetch = automatic(r.cfg.Concurrency, r.buf.avg+r.buf.gate, confirm)
-	if r.batch != nil { // the next batch is there when one ends
-		p.prefetch = r.batch.size * max(1, p.prefetch)
+	if r.batch != nil { // the next batch is there when one ends, and the one after it is on its way
+		p.prefetch = r.batch.size * max(2, p.prefetch)
 	}
 	if p.limits.capacity > 0 {
 		p.prefetch = min(p.prefetch, max(0, p.limits.capacity-r.width()))

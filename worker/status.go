@@ -90,25 +90,26 @@ type Counts struct {
 
 // Status is what a Runner is doing now.
 type Status struct {
-	State     State
-	Stream    string
-	Consumer  string
-	Connected bool
-	Ready     bool   // bound, connected, and its pulls are answered
-	Reason    string // why it is not ready; "" when it is
-	Alive     bool   // its loops run, or it has ended as it should
-	Waiting   int    // messages held, for which no slot is free
-	Running   int    // messages held, which a handler has
-	Kept      int    // messages held, whose handlers have returned: they are settled once something is written down, as a dead letter is, or wait here for a retry that is near
-	Parked    int    // failed messages that wait for their retry at the server, as far as this Runner gave them back: they count against max_ack_pending
-	Paused    string // why nothing is pulled and nothing started: a handler asked for a pause; "" when none did
-	Standby   bool   // it works on a pinned consumer and has not been given the pin: another process works, or nothing has come yet. It is ready all the same
-	Behind    int    // of those that wait, the messages that wait for another one of their key
-	Limit     int    // messages that may be held: concurrency and prefetch
-	Cursor    Cursor // what the server said last: when binding, after a reconnect, when drained, and on each Look
-	Counts    Counts
-	Drift     []Drift // between the configuration and the consumer, when it was bound
-	Created   bool    // this Runner made the consumer
+	State         State
+	Stream        string
+	Consumer      string
+	Connected     bool
+	Ready         bool   // bound, connected, and its pulls are answered
+	Reason        string // why it is not ready; "" when it is
+	Alive         bool   // its loops run, or it has ended as it should
+	Waiting       int    // messages held, for which no slot is free
+	Running       int    // messages held, which a handler has
+	Kept          int    // messages held, whose handlers have returned: they are settled once something is written down, as a dead letter is, or wait here for a retry that is near
+	Parked        int    // failed messages that wait for their retry at the server, as far as this Runner gave them back: they count against max_ack_pending
+	Paused        string // why nothing is pulled and nothing started: a handler asked for a pause; "" when none did
+	Standby       bool   // it works on a pinned consumer and has not been given the pin: another process works, or nothing has come yet. It is ready all the same
+	MaxAckPending int    // messages that all workers of the consumer may hold together; 0: no limit, or not bound yet
+	Behind        int    // of those that wait, the messages that wait for another one of their key
+	Limit         int    // messages that may be held: concurrency and prefetch
+	Cursor        Cursor // what the server said last: when binding, after a reconnect, when drained, and on each Look
+	Counts        Counts
+	Drift         []Drift // between the configuration and the consumer, when it was bound
+	Created       bool    // this Runner made the consumer
 }
 
 type counters struct {
@@ -132,7 +133,7 @@ func (r *Runner) Status() Status {
 	}
 	s.Waiting, s.Running, s.Kept = r.buf.count()
 	r.pull.mu.Lock()
-	s.Behind = r.buf.behindLocked()
+	s.Behind, s.MaxAckPending = r.buf.behindLocked(), r.pull.limits.capacity
 	missed := r.pull.missed
 	if p := r.buf.pause; p != nil {
 		s.Paused = p.why
