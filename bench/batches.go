@@ -32,41 +32,47 @@ func batched(ctx context.Context, b *bed, opt options, t *table) error {
 	if err := b.fill(ctx, stream, opt.batchesN, bodySize); err != nil {
 		return err
 	}
-	var alone, worked, single, shares []float64
-	for round := range opt.batchesRounds {
-		a, err := insertAlone(ctx, opt)
-		if err != nil {
-			return err
-		}
-		w, err := b.insertWorked(ctx, opt, stream, batchRows)
-		if err != nil {
-			return err
-		}
-		s, err := b.insertWorked(ctx, opt, stream, 1)
-		if err != nil {
-			return err
-		}
-		alone, worked, single, shares = append(alone, a), append(worked, w), append(single, s), append(shares, w/a)
-		opt.progress("batches: round %d: alone %.0f rows/s, worker %.0f, one by one %.0f", round+1, a, w, s)
-	}
 	t.title("Batches: %d messages of %d bytes into SQLite (WAL, synchronous=normal), %d a transaction, one at a time; %d rounds, medians", opt.batchesN, bodySize, batchRows, opt.batchesRounds)
 	t.row("", "rows/s", "x")
-	t.row("the inserts alone", fmt.Sprintf("%.0f", median(alone)), "1.00")
-	t.row("a worker of batches", fmt.Sprintf("%.0f", median(worked)), fmt.Sprintf("%.2f", median(shares)))
-	t.row("a worker, batches of one", fmt.Sprintf("%.0f", median(single)), fmt.Sprintf("%.2f", median(single)/median(alone)))
+	for _, indexed := range []bool{true, false} {
+		var alone, worked, single, shares []float64
+		what := map[bool]string{true: "table with an index on subject and time", false: "table without an index"}[indexed]
+		for round := range opt.batchesRounds {
+			a, err := insertAlone(ctx, opt, indexed)
+			if err != nil {
+				return err
+			}
+			w, err := b.insertWorked(ctx, opt, stream, indexed, batchRows)
+			if err != nil {
+				return err
+			}
+			s, err := b.insertWorked(ctx, opt, stream, indexed, 1)
+			if err != nil {
+				return err
+			}
+			alone, worked, single, shares = append(alone, a), append(worked, w), append(single, s), append(shares, w/a)
+			opt.progress("batches: %s: round %d: alone %.0f rows/s, worker %.0f, one by one %.0f", what, round+1, a, w, s)
+		}
+		t.row(what+": the inserts alone", fmt.Sprintf("%.0f", median(alone)), "1.00")
+		t.row("a worker of batches", fmt.Sprintf("%.0f", median(worked)), fmt.Sprintf("%.2f", median(shares)))
+		t.row("a worker, batches of one", fmt.Sprintf("%.0f", median(single)), fmt.Sprintf("%.2f", median(single)/median(alone)))
+		defer t.aim("batches of 1,000 into SQLite, against the inserts alone, "+what, median(shares), atLeast, 0.8)
+	}
 	t.flush()
-	t.aim("batches of 1,000 into SQLite, against the inserts alone", median(shares), atLeast, 0.8)
 	return nil
 }
 
 // newRows makes a database with a table.
-func newRows(ctx context.Context, dir string) (*sql.DB, error) {
+func newRows(ctx context.Context, dir string, indexed bool) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "rows.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
 	_, err = db.ExecContext(ctx, "create table rows (stream_seq integer primary key, subject text not null, published integer not null, data blob not null)")
+	if err == nil && indexed {
+		_, err = db.ExecContext(ctx, "create index by_subject on rows (subject, published)")
+	}
 	return db, err
 }
 
@@ -90,13 +96,13 @@ func insert(ctx context.Context, db *sql.DB, rows []*ackfloor.Message) error {
 }
 
 // insertAlone inserts the rows without a worker, and returns how many a second.
-func insertAlone(ctx context.Context, opt options) (float64, error) {
+func insertAlone(ctx context.Context, opt options, indexed bool) (float64, error) {
 	dir, remove, err := tempDir(opt.dir)
 	if err != nil {
 		return 0, err
 	}
 	defer remove()
-	db, err := newRows(ctx, dir)
+	db, err := newRows(ctx, dir, indexed)
 	if err != nil {
 		return 0, err
 	}
@@ -106,7 +112,7 @@ func insertAlone(ctx context.Context, opt options) (float64, error) {
 	for done := 0; done < opt.batchesN; done += batchRows {
 		rows := make([]*ackfloor.Message, min(batchRows, opt.batchesN-done))
 		for i := range rows {
-			rows[i] = &ackfloor.Message{Subject: "BATCHES", Sequence: uint64(done + i + 1), Published: began, Data: body}
+			rows[i] = &ackfloor.Message{Subject: "BATCHES", Sequence: uint64(done + i + 1), Published: time.Now(), Data: body}
 		}
 		if err := insert(ctx, db, rows); err != nil {
 			return 0, err
@@ -116,13 +122,13 @@ func insertAlone(ctx context.Context, opt options) (float64, error) {
 }
 
 // insertWorked has a worker do it.
-func (b *bed) insertWorked(ctx context.Context, opt options, stream string, size int) (float64, error) {
+func (b *bed) insertWorked(ctx context.Context, opt options, stream string, indexed bool, size int) (float64, error) {
 	dir, remove, err := tempDir(opt.dir)
 	if err != nil {
 		return 0, err
 	}
 	defer remove()
-	db, err := newRows(ctx, dir)
+	db, err := newRows(ctx, dir, indexed)
 	if err != nil {
 		return 0, err
 	}

@@ -11,7 +11,6 @@ import (
 // lanes keep the order of keys: of the messages of one key one is under way at a time, in stream order, from when it may run until it is settled for
 // good, its retries included. What waits behind it waits here: held, under lease, in nobody's slot. buffer.mu guards them.
 type lanes struct {
-	key    func(*ackfloor.Message) string
 	byKey  map[string]*lane
 	of     map[uint64]*lane // of the messages that are held, by sequence
 	behind int              // messages that wait here
@@ -40,7 +39,7 @@ func newLanes(key func(*ackfloor.Message) string) *lanes {
 	if key == nil {
 		return nil
 	}
-	return &lanes{key: key, alarm: newAlarm(), byKey: make(map[string]*lane), of: make(map[uint64]*lane)}
+	return &lanes{alarm: newAlarm(), byKey: make(map[string]*lane), of: make(map[uint64]*lane)}
 }
 
 func (l *lanes) lane(key string) *lane {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync/atomic"
@@ -183,6 +184,9 @@ func (c *confirmer) read(to *Counts) {
 // consumer; the error is the context's, a *PermissionError, or the server's.
 func (r *Runner) Look(ctx context.Context) (Cursor, error) {
 	info, err := r.consumerInfo(ctx)
+	if err == nil && info.Created.IsZero() { // a leader that is about to stop answers with zeros
+		err = errors.New("the server is loading the consumer, or about to stop")
+	}
 	if err != nil {
 		return Cursor{}, fmt.Errorf("worker: look at consumer %q: %w", r.cfg.Consumer, err)
 	}
