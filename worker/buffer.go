@@ -9,36 +9,37 @@ import (
 
 // buffer is the held set: what waits and what runs, by stream sequence, and what was settled lately. Nothing else holds messages.
 type buffer struct {
-	mu      sync.Mutex
-	more    sync.Cond // slots wait here
-	held    held
-	queue   fifo
-	slots   int           // how many may run
-	limit   time.Duration // the handle timeout
-	running int
-	stuck   int                 // of those kept, the ones whose dead letters can't be written
-	kept    int                 // held, and neither waiting nor running: something is written down first
-	special bool                // the next message is not simply the queue's: there is a pause, a suspect, or a guest
-	pause   *pause              // nil: none
-	again   agains              // kept: they wait here for a retry that is near
-	aside   fifo                // suspects that wait to run alone
-	lanes   *lanes              // nil: no order by key
-	lone    *delivery           // the suspect that runs alone
-	guests  map[*delivery]guest // handlers of another Runner that use slots of ours
-	waiting int                 // of those that want to, the ones that wait for a slot,
-	shy     int                 // and of these, the ones that have to run alone
-	free    sync.Cond           // they wait here
-	ours    bool                // a guest was served last: a message is next
-	turned  bool                // no guest comes in any more
-	resumed *pause              // has ended, and nobody was told yet
-	idle    int                 // slots that wait on more
-	waking  int                 // of those, told to wake and not there yet
-	closed  bool                // nothing more will come
-	avg     time.Duration       // moving average of the handlers' times; 0 before the first has ended
-	gate    time.Duration       // moving average of how long messages wait at the gate
-	typical time.Duration       // moving median of them, which an outlier does not move
-	settled []settledEntry
-	top     uint64 // the highest stream sequence taken in
+	mu        sync.Mutex
+	more      sync.Cond // slots wait here
+	held      held
+	queue     fifo
+	slots     int           // how many may run
+	limit     time.Duration // the handle timeout
+	running   int
+	stuck     int                 // of those kept, the ones whose dead letters can't be written
+	stuckSize int                 // bytes of payload of those
+	kept      int                 // held, and neither waiting nor running: something is written down first
+	special   bool                // the next message is not simply the queue's: there is a pause, a suspect, or a guest
+	pause     *pause              // nil: none
+	again     agains              // kept: they wait here for a retry that is near
+	aside     fifo                // suspects that wait to run alone
+	lanes     *lanes              // nil: no order by key
+	lone      *delivery           // the suspect that runs alone
+	guests    map[*delivery]guest // handlers of another Runner that use slots of ours
+	waiting   int                 // of those that want to, the ones that wait for a slot,
+	shy       int                 // and of these, the ones that have to run alone
+	free      sync.Cond           // they wait here
+	ours      bool                // a guest was served last: a message is next
+	turned    bool                // no guest comes in any more
+	resumed   *pause              // has ended, and nobody was told yet
+	idle      int                 // slots that wait on more
+	waking    int                 // of those, told to wake and not there yet
+	closed    bool                // nothing more will come
+	avg       time.Duration       // moving average of the handlers' times; 0 before the first has ended
+	gate      time.Duration       // moving average of how long messages wait at the gate
+	typical   time.Duration       // moving median of them, which an outlier does not move
+	settled   []settledEntry
+	top       uint64 // the highest stream sequence taken in
 
 	// After a reconnect the server may have forgotten deliveries altogether, and deliver what was settled as if for the first time.
 	forgotSeq   uint64 // up to this sequence,

@@ -42,7 +42,7 @@ type Config struct {
 	PauseUnready    bool          `env:"PAUSE_UNREADY" envDefault:"false" usage:"not ready while a handler's pause lasts" accepts:"true or false"`
 	Ack             string        `env:"ACK" envDefault:"confirm" usage:"confirm, or send for plain acks" accepts:"confirm or send"`
 	PullExpiry      time.Duration `env:"PULL_EXPIRY" envDefault:"1s" usage:"how long an unfilled pull stays open, so how long an idle drain may take" accepts:"a duration of at least 100ms, such as 1s"`
-	PullBytes       int           `env:"PULL_BYTES" envDefault:"16777216" usage:"bytes that one pull asks for at the most; a larger message is fetched alone" accepts:"a whole number of bytes from 1024"`
+	PullBytes       int           `env:"PULL_BYTES" envDefault:"16777216" usage:"bytes that one pull asks for at the most; a larger message is fetched alone, and no more than three times as many are held" accepts:"a whole number of bytes from 1024"`
 	DrainTimeout    time.Duration `env:"DRAIN_TIMEOUT" envDefault:"25s" usage:"grace for running handlers after SIGTERM" accepts:"a duration, such as 25s"`
 
 	StartupTimeout time.Duration `env:"STARTUP_TIMEOUT" envDefault:"1m" usage:"how long it waits for the server, the stream, the consumer" accepts:"a duration, such as 1m"`

@@ -8,6 +8,7 @@ type held struct {
 	near [heldNear]*delivery
 	far  map[uint64]*delivery
 	n    int
+	size int // bytes of payload, together
 }
 
 const heldNear = 4096 // a power of two
@@ -33,19 +34,26 @@ func (h *held) put(d *delivery) {
 	case old == nil && len(h.far) == 0, old != nil && old.msg.Sequence == seq:
 		if old == nil {
 			h.n++
+		} else {
+			h.size -= len(old.msg.Data)
 		}
+		h.size += len(d.msg.Data)
 		*place = d
 		return
 	case old == nil && h.far[seq] == nil:
 		h.n++
+		h.size += len(d.msg.Data)
 		*place = d
 		return
 	}
+	h.size += len(d.msg.Data)
 	if h.far == nil {
 		h.far = make(map[uint64]*delivery)
 	}
-	if h.far[seq] == nil {
+	if old := h.far[seq]; old == nil {
 		h.n++
+	} else {
+		h.size -= len(old.msg.Data)
 	}
 	h.far[seq] = d
 }
@@ -62,6 +70,7 @@ func (h *held) remove(d *delivery) {
 		return
 	}
 	h.n--
+	h.size -= len(d.msg.Data)
 }
 
 // all goes through the messages, in no order. One may be removed meanwhile.

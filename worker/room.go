@@ -28,6 +28,11 @@ func (r *Runner) roomLocked() int {
 	if r.buf.lanes != nil { // what waits behind its key takes no place of what can run
 		held = r.buf.held.len() - r.buf.lanes.behind - r.buf.kept
 	}
+	l := r.buf.lanes
+	missing := l != nil && (l.missed || l.shut) && p.asked == 0 // what others wait for has to find a pull, whatever is held
+	if r.buf.held.size-r.buf.stuckSize > r.cfg.PullBytes && !missing || p.open == pullsAtOnce {
+		return 0 // so no more is held than three times PULL_BYTES: this, and what two pulls bring
+	}
 	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}
@@ -40,11 +45,11 @@ func (r *Runner) roomLocked() int {
 	}
 	room := most - held
 	n := room - p.asked
-	if l := r.buf.lanes; l != nil {
+	if l != nil {
 		n = min(n, r.aheadLocked()-r.buf.held.len()-p.asked)
-		if (l.missed || l.shut) && p.asked == 0 { // what others wait for has to find a pull
-			return max(n, 1)
-		}
+	}
+	if missing {
+		return max(n, 1)
 	}
 	// Not one request a message where many may wait, and not many small ones open at once where few may.
 	if n < max(1, (most-r.width())/2) || most < 2*r.width() && 2*p.asked >= room {

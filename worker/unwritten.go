@@ -48,7 +48,10 @@ func (r *Runner) laterLocked(e *entry) {
 func (r *Runner) stuckLocked() {
 	r.buf.mu.Lock()
 	defer r.buf.mu.Unlock()
-	r.buf.stuck = len(r.books.later)
+	r.buf.stuck, r.buf.stuckSize = len(r.books.later), 0
+	for _, e := range r.books.later {
+		r.buf.stuckSize += len(e.d.msg.Data)
+	}
 }
 
 // putOffLocked hands a message back whose letter could not be written: whoever gets it next tries again.
