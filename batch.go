@@ -14,12 +14,16 @@ import (
 type Batch struct {
 	Messages []*Message // in the order in which they came: that of the stream, but for those that come again
 
+	given []*Message // as they were given: the handler may sort Messages, or leave some out
+
 	mu   sync.Mutex
-	told map[int]error
+	told map[*Message]error
 }
 
 // NewBatch makes a batch, for a test of a BatchHandler.
-func NewBatch(messages ...*Message) *Batch { return &Batch{Messages: messages} }
+func NewBatch(messages ...*Message) *Batch {
+	return &Batch{Messages: messages, given: slices.Clone(messages)}
+}
 
 // Done says that message i is done, whatever else happens: it is acknowledged also where HandleBatch panics or returns an error. It panics where there is
 // no message i, as an index does.
@@ -30,36 +34,60 @@ func (b *Batch) Done(i int) { b.tell(i, nil) }
 func (b *Batch) Fail(i int, err error) { b.tell(i, err) }
 
 func (b *Batch) tell(i int, err error) {
-	_ = b.Messages[i]
+	m := b.Messages[i]
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.told == nil {
-		b.told = make(map[int]error)
+		b.told = make(map[*Message]error)
 	}
-	b.told[i] = err
+	b.told[m] = err
 }
 
-// Outcomes tells what becomes of each message when HandleBatch has returned err: nil is done. A Runner calls it, and a test of a BatchHandler may.
+// Outcomes tells what becomes of each message, as they were given, when HandleBatch has returned err: nil is done. A Runner calls it, and a test of a
+// BatchHandler may.
 func (b *Batch) Outcomes(err error) []error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make([]error, len(b.Messages))
-	var some *BatchError
-	if errors.As(err, &some) && !some.fits(len(out)) {
-		err, some = fmt.Errorf("a BatchError for messages that the batch of %d does not have: %w", len(out), err), nil
+	given := b.given
+	if given == nil {
+		given = b.Messages
 	}
-	for i := range out {
-		told, said := b.told[i]
-		switch {
-		case said:
-			out[i] = told
-		case some != nil:
-			out[i] = some.Errors[i]
-		default:
-			out[i] = err
+	some, is := asBatchError(err)
+	switch {
+	case is && some == nil && err == error(some): // a nil pointer names none
+		err = nil
+	case some != nil && !some.fits(len(b.Messages)):
+		err, some = fmt.Errorf("a BatchError for messages that the batch of %d does not have: %w", len(b.Messages), err), nil
+	}
+	named := make(map[*Message]error)
+	if some != nil {
+		err = nil // of the others
+		for i, e := range some.Errors {
+			named[b.Messages[i]] = e
 		}
 	}
+	out := make([]error, len(given))
+	for i, m := range given {
+		told, said := b.told[m]
+		if !said {
+			if told, said = named[m]; !said {
+				told = err
+			}
+		}
+		out[i] = told
+	}
 	return out
+}
+
+// asBatchError finds a BatchError in an error. One with a method that panics has none: it is the error of all.
+func asBatchError(err error) (some *BatchError, is bool) {
+	defer func() {
+		if recover() != nil {
+			some, is = nil, false
+		}
+	}()
+	is = errors.As(err, &some)
+	return some, is
 }
 
 // BatchError is what HandleBatch returns where some messages have failed: by their index in Batch.Messages. The others are done.

@@ -55,7 +55,9 @@ func (r *Runner) retryHere(d *delivery, v verdict, rec record, known bool, err e
 	b.held.put(next)
 	at := now + v.delay
 	heap.Push(&b.again, again{at, next})
+	due := next.stampDue
 	r.unlockAsking(d, now)
+	r.leases.by(due) // of one whose time was over nobody has looked after it
 	r.counters.retried.Add(1)
 	r.logFailure(d, v, err)
 	r.againAlarm.by(at)

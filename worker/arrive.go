@@ -88,6 +88,9 @@ func (r *Runner) arrived(d *delivery, key string, now time.Duration) (a arrival,
 	p.asked = max(0, p.asked-1)
 	p.missed = 0
 	p.heard = now
+	if d.past == nil {
+		p.fresh = now
+	}
 	p.size += (len(d.msg.Data) + overhead - p.size) / 16
 	stampDue := now + stampAfter(b.avg, r.leaseTime())
 	d.stampDue = stampDue

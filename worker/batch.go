@@ -46,7 +46,6 @@ func NewBatch(nc *nats.Conn, cfg Config, h ackfloor.BatchHandler) (*Runner, erro
 		return nil, err
 	}
 	r.batch = &batches{handler: h, size: r.cfg.BatchSize, bytes: r.cfg.BatchBytes, linger: r.cfg.BatchLinger, alarm: newAlarm()}
-	r.buf.slots *= r.batch.size
 	return r, nil
 }
 
@@ -69,11 +68,24 @@ func (r *Runner) inSlotsOnly() bool { return r.cfg.Gate != nil || r.batch != nil
 func (r *Runner) fillLocked(d *delivery) {
 	b := r.buf
 	r.batch.filled += len(d.msg.Data)
-	if b.queue.len() >= r.batch.size || r.batch.filled >= r.batch.bytes || b.special {
+	if r.fullLocked() || b.special {
 		b.more.Signal()
 	} else if b.queue.len() == 1 {
 		r.batch.alarm.by(d.received + r.batch.linger)
 	}
+}
+
+// fullLocked tells whether a batch need not wait for more: it is full, or no more come while it waits.
+func (r *Runner) fullLocked() bool {
+	b, p := r.buf, &r.pull
+	most := b.held.len() + 1
+	if p.limits.capacity > 0 {
+		most = p.limits.capacity
+	}
+	if p.size > 0 {
+		most = min(most, max(1, 2*r.cfg.PullBytes/p.size))
+	}
+	return b.queue.len() >= r.batch.size || r.batch.filled >= r.batch.bytes || b.held.len() >= most
 }
 
 // tendBatch wakes the slots when a batch has waited long enough.
@@ -100,9 +112,12 @@ func (r *Runner) takeBatch() []*delivery {
 	for {
 		now := r.clock.now()
 		batch := r.batchLocked(now)
-		for _, d := range batch {
+		for i, d := range batch {
 			d.startLocked(now, b.limit)
 			b.running++
+			if d.beside = i > 0; d.beside {
+				b.beside++
+			}
 		}
 		if len(batch) > 0 {
 			if first := b.queue.first(); first != nil {
@@ -113,6 +128,9 @@ func (r *Runner) takeBatch() []*delivery {
 		if b.closed && b.queue.len()+b.aside.len() == 0 {
 			b.more.Broadcast()
 			return nil
+		}
+		if first := b.queue.first(); first != nil && now < first.received+r.batch.linger { // which may have come by another way than the stream: a retry
+			r.batch.alarm.by(first.received + r.batch.linger)
 		}
 		b.idle++
 		b.more.Wait()
@@ -126,7 +144,7 @@ func (r *Runner) takeBatch() []*delivery {
 // batchLocked takes the messages of the next batch, if it is full, or has waited long enough, or nothing more will come. In a pause, or for a suspect, it is one message.
 func (r *Runner) batchLocked(now time.Duration) (out []*delivery) {
 	b, limit := r.buf, r.batch
-	if b.special {
+	if b.special && (b.lone != nil || b.pause != nil || b.shy > 0 || b.aside.len() > 0) {
 		if d := b.specialLocked(now); d != nil {
 			return []*delivery{d}
 		}
@@ -134,10 +152,14 @@ func (r *Runner) batchLocked(now time.Duration) (out []*delivery) {
 			return nil
 		}
 	}
-	first := b.queue.first()
-	if first == nil || b.queue.len() < limit.size && limit.filled < limit.bytes && now < first.received+limit.linger && !b.closed {
+	if b.takenLockedNow() >= b.slots || b.guestsTurnLocked() {
 		return nil
 	}
+	first := b.queue.first()
+	if first == nil || !r.fullLocked() && now < first.received+limit.linger && !b.closed {
+		return nil
+	}
+	b.ours = false
 	most, bytes := limit.size, 0
 	for d := b.queue.first(); d != nil; d = b.queue.first() {
 		if d.gone {

@@ -16,6 +16,7 @@ type buffer struct {
 	slots     int           // how many may run
 	limit     time.Duration // the handle timeout
 	running   int
+	beside    int                 // of those, the ones that are not the first of their batch, and take no slot of their own
 	stuck     int                 // of those kept, the ones whose dead letters can't be written
 	stuckSize int                 // bytes of payload of those
 	kept      int                 // held, and neither waiting nor running: something is written down first
@@ -113,7 +114,7 @@ func (b *buffer) nextLocked(now time.Duration) *delivery {
 
 // endRunLocked ends what began when a slot got a message.
 func (b *buffer) endRunLocked(d *delivery, now time.Duration) {
-	b.running--
+	b.notRunningLocked(d)
 	b.learnLocked(max(now-(d.attempt.limit-b.limit), 1))
 	if b.special {
 		b.endSpecialLocked(d)

@@ -100,6 +100,16 @@ func (a *attempt) end(cause error) {
 	real.cancel(cause)
 }
 
+// ended tells why the context was ended, or nil.
+func (a *attempt) ended() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.real == nil {
+		return nil
+	}
+	return a.real.cause
+}
+
 // returned is called when the handler has returned: it frees the timer and tells why the context had ended by then, or nil.
 func (a *attempt) returned(now time.Duration) error {
 	a.mu.Lock()

@@ -24,6 +24,7 @@ type delivery struct {
 	gone     bool          // the lease is lost, or it was handed back: no longer ours
 	expired  bool          // the handle timeout has passed: its lease is not extended
 	noted    bool          // that has been written down, since its handler has not returned
+	beside   bool          // it is one of a batch, and not its first
 	inline   bool          // the reader runs its handler, not a slot
 	passed   bool          // meanwhile another reader has the turn
 	bounced  uint8         // redeliveries in a row that were passed on to another worker; the last came at stampDue

@@ -71,7 +71,6 @@ func (r *Runner) endPulls(graceOver <-chan struct{}) {
 	p.mu.Lock()
 	p.stopped = true
 	p.mu.Unlock()
-	r.unpin()
 	if r.source != nil {
 		r.quitPulls() // replays are few: a delivery that is lost here comes again, and a stop need not wait for a pull that is idle
 		r.buf.close()
@@ -92,7 +91,7 @@ func (r *Runner) endPulls(graceOver <-chan struct{}) {
 		}
 		break
 	}
-	r.unpin() // it may have come to an open pull meanwhile
+	r.unpin() // now that none of ours can get it again
 	r.buf.close()
 }
 
@@ -174,7 +173,9 @@ func (r *Runner) interrupt() *DrainError {
 			continue
 		}
 		e.Abandoned = append(e.Abandoned, r.item(d, r.clock.now()))
-		r.log.Error("a handler ignores that its context has ended: its message is handed back while it runs", describe(d)...)
+		if !d.beside {
+			r.log.Error("a handler ignores that its context has ended: its message is handed back while it runs", describe(d)...)
+		}
 		r.handBack(d, reply, 0)
 	}
 	if e.Interrupted == 0 && len(e.Abandoned) == 0 {

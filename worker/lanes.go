@@ -145,6 +145,7 @@ func (l *lanes) miss(ln *lane, seq uint64) {
 	l.alarm.by(0)
 	if at, found := slices.BinarySearch(ln.missing, seq); !found {
 		ln.missing = slices.Insert(ln.missing, at, seq)
+		ln.until = 0 // that of others, and maybe long past
 	}
 }
 

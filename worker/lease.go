@@ -48,7 +48,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 			if b.special {
 				b.lostLocked(d)
 			}
-			over = append(over, overdue{d, true, ackfloor.ErrHandleTimeout, describe(d)})
+			over = append(over, overdue{d, true, d.beside, ackfloor.ErrHandleTimeout, describe(d)})
 		}
 		if at := d.attempt.limit + min(hangs, r.leaseTime()/4); d.expired && d.running && !d.noted && now >= at {
 			d.noted = true
@@ -59,7 +59,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		if now >= d.leaseEnd {
 			b.dropLocked(d)
 			if !d.expired {
-				over = append(over, overdue{d, d.running, ackfloor.ErrLeaseLost, describe(d)})
+				over = append(over, overdue{d, d.running, d.beside && d.running, ackfloor.ErrLeaseLost, describe(d)})
 			}
 			continue
 		}
@@ -97,13 +97,18 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 type overdue struct {
 	d       *delivery
 	running bool  // else it waited, or was kept: there is no handler to tell
+	quiet   bool  // the first of its batch is told of
 	cause   error // ErrHandleTimeout or ErrLeaseLost
 	fields  []zap.Field
 }
 
 // endAttempt ends a handler's context because its time is over or its lease is lost.
 func (r *Runner) endAttempt(o overdue) {
-	if o.cause == ackfloor.ErrHandleTimeout {
+	if o.quiet {
+		if o.cause == ackfloor.ErrLeaseLost {
+			r.counters.leasesLost.Add(1)
+		}
+	} else if o.cause == ackfloor.ErrHandleTimeout {
 		r.log.Warn("the handle timeout has passed: the handler's context is ended, its lease no longer extended",
 			append(o.fields, zap.Duration("handle_timeout", r.cfg.HandleTimeout))...)
 	} else {

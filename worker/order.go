@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -38,7 +39,7 @@ func (r *Runner) tendOrder(now time.Duration) time.Duration {
 		r.openLanes()
 		return now
 	}
-	if !known {
+	if !known && now < began+2*time.Second {
 		return now + orderSoon
 	}
 	if now > began+2*time.Second && l.said < began {
@@ -167,15 +168,28 @@ func (r *Runner) keyOf(d *delivery) (key string) {
 	if r.cfg.Key == nil {
 		return ""
 	}
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if p == nil && !returned { // runtime.Goexit, which takes the goroutine that reads with it
+			r.fail(errKeyEnds)
+			go r.read()
+			return
+		}
+		if p != nil {
 			r.counters.panics.Add(1)
 			key = ""
-			r.log.Error("Key panicked: the message is handled without regard to order", append(describe(d), zap.String("panic", shown(fmt.Sprint(p))))...)
+			if why := shown(fmt.Sprint(p)); r.keyPanics.first(why, time.Now()) { // once a minute: it may do so for every message
+				r.log.Error("Key panicked: the message is handled without regard to order", append(describe(d), zap.String("panic", why))...)
+			}
 		}
 	}()
-	return r.cfg.Key(&d.msg)
+	key = r.cfg.Key(&d.msg)
+	returned = true
+	return key
 }
+
+var errKeyEnds = errors.New("worker: Key ended its goroutine")
 
 // handBackStuck hands back, at a stop, what waits for a message that will not come to this process any more.
 func (r *Runner) handBackStuck() {

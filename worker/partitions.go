@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// Partitions makes n configurations of one, for a stream whose subjects carry the number of their partition, from 0 to n-1, as a transform of the stream or a mapping of the
-// account writes it ({{partition(n,1)}}). Each has a consumer of its own, <consumer>_p0 and on, and the filters of c with the number in the place of
-// their first "*": "orders.*.>" becomes "orders.0.>". Everything else is as in c, so Concurrency, MaxAckPending and PinnedTTL count for each partition. The handler
-// sees the subject as it is stored, with the number in it. Make a Runner of each, on one connection, and run them together with RunAll.
+// Partitions makes n configurations of one, for a stream whose subjects carry the number of their partition, from 0 to n-1, as a transform of
+// the stream or a mapping of the account writes it ({{partition(n,1)}}). Each has a consumer of its own, <consumer>_p0 and on, and the
+// filters of c with the number in the place of their first "*": "orders.*.>" becomes "orders.0.>". Everything else is as in c, so
+// Concurrency, MaxAckPending and PinnedTTL count for each partition. The handler sees the subject as it is stored, with the number in it.
+// Make a Runner of each, on one connection, and run them together with RunAll.
 //
-// The error is a *ConfigError: n is not from 1 to 1000, or there is no filter with a "*" in it. How many partitions there are is not changed by the way: messages
-// that wait keep the number that they were stored with.
+// The error is a *ConfigError: n is not from 1 to 1000, or a filter has no "*" in it. How many partitions there are is not changed by the
+// way: messages that wait keep the number that they were stored with.
 func Partitions(c Config, n int) ([]Config, error) {
 	var problems []string
 	if n < 1 || n > 1000 {

@@ -12,11 +12,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// Of the processes on a pinned consumer one works, the others stand by with their pulls open (nats-server 2.11, priority policy pinned_client). The server gives
-// the pin to a pull that names none, when there is a message for it, and writes its id into every delivery; from then on it serves pulls that name this id and
-// lets the others wait. It takes the pin back when no pull has named it for the pin's time, when it is told to (UNPIN), and when it restarts or the consumer's
-// leader moves; a pull that names an old id is answered with 423. It does not take it back when a connection is gone. Source: nats-server 2.15, consumer.go
-// (nextWaiting, setPinnedTimer, processNextMsgRequestLocked); seen.
+// Of the processes on a pinned consumer one works, the others stand by with their pulls open (nats-server 2.11, priority policy
+// pinned_client). The server gives the pin to a pull that names none, when there is a message for it, and writes its id into every
+// delivery; from then on it serves pulls that name this id and lets the others wait. It takes the pin back when no pull has named it for
+// the pin's time, when it is told to (UNPIN), and when it restarts or the consumer's leader moves; a pull that names an old id is answered
+// with 423. It does not take it back when a connection is gone. Source: nats-server 2.15, consumer.go (nextWaiting, setPinnedTimer,
+// processNextMsgRequestLocked); seen.
 
 const (
 	pinHeader = "Nats-Pin-Id"
@@ -76,8 +77,8 @@ func (r *Runner) shutAllLanes(now time.Duration) {
 	}
 }
 
-// underWayMost is how long what another process held may be under way: until its lease ends. Where it was pinned, has lost the pin and lives, it may finish what runs; all
-// others get nothing meanwhile, so that is waited for.
+// underWayMost is how long what another process held may be under way: until its lease ends. Where it was pinned, has lost the pin and
+// lives, it may finish what runs; all others get nothing meanwhile, so that is waited for.
 func (r *Runner) underWayMost() time.Duration {
 	if r.cfg.PinnedTTL > 0 {
 		return r.cfg.HandleTimeout + r.leaseTime() + orderSlack
@@ -92,8 +93,8 @@ func (l *lanes) noneMissing(upTo uint64) {
 	}
 }
 
-// lostPin is called when the server says that an id is not the pin's any more. What runs here goes on, under lease, and is settled; where keys are kept in order what has
-// not begun is handed back, since whoever works now waits for it.
+// lostPin is called when the server says that an id is not the pin's any more. What runs here goes on, under lease, and is settled; where
+// keys are kept in order what has not begun is handed back, since whoever works now waits for it.
 func (r *Runner) lostPin(id string) {
 	p := &r.pull
 	had := p.pin.id.Load()
@@ -160,7 +161,8 @@ func (r *Runner) unpin() {
 	var denied *PermissionError
 	switch {
 	case errors.As(err, &denied):
-		r.log.Warn("the pin can't be given up: another process works when pinned_ttl is over", zap.String("allow", subject), zap.Duration("pinned_ttl", info.Config.PinnedTTL))
+		r.log.Warn("the pin can't be given up: another process works when pinned_ttl is over", zap.String("allow", subject),
+			zap.Duration("pinned_ttl", info.Config.PinnedTTL))
 	case err != nil:
 		r.log.Warn("the pin was not given up: another process works when pinned_ttl is over", zap.Error(err), zap.Duration("pinned_ttl", info.Config.PinnedTTL))
 	}
@@ -168,8 +170,7 @@ func (r *Runner) unpin() {
 
 // sawPinned notes whose the pin is.
 func (p *pin) sawPinned(i *jetstream.ConsumerInfo) {
-	id := pinnedClient(i)
-	p.elsewhere.Store(id != "" && id != p.ours())
+	p.elsewhere.Store(pinnedClient(i) != p.ours())
 }
 
 // pinnedClient is the id of the pin; "" where nobody has it.
@@ -214,10 +215,13 @@ func reviewPinned(c Config, have jetstream.ConsumerConfig, refuse finding) {
 	name := priorityName(have.PriorityPolicy)
 	switch pinned := have.PriorityPolicy == jetstream.PriorityPolicyPinned; {
 	case c.PinnedTTL > 0 && !pinned:
-		refuse(true, "consumer %q has priority policy %s, and PINNED_TTL (%v) wants pinned_client: BIND=update sets it (nats-server 2.11 or later; the workers that run without it end then)", c.Consumer, name, c.PinnedTTL)
+		refuse(true, "consumer %q has priority policy %s, and PINNED_TTL (%v) wants pinned_client: BIND=update sets it (nats-server 2.11 or later; "+
+			"workers that run without PINNED_TTL end then)", c.Consumer, name, c.PinnedTTL)
 	case c.PinnedTTL == 0 && pinned:
-		refuse(true, "consumer %q is pinned (priority policy pinned_client, groups %s): set PINNED_TTL, or take that away with BIND=update", c.Consumer, strings.Join(have.PriorityGroups, ","))
+		refuse(true, "consumer %q is pinned (priority policy pinned_client, groups %s): set PINNED_TTL, or take that away with BIND=update",
+			c.Consumer, strings.Join(have.PriorityGroups, ","))
 	case c.PinnedTTL == 0 && len(have.PriorityGroups) > 0:
-		refuse(true, "consumer %q has priority policy %s (groups %s): a worker asks without a group, which the server refuses; BIND=update takes that away", c.Consumer, name, strings.Join(have.PriorityGroups, ","))
+		refuse(true, "consumer %q has priority policy %s (groups %s): a worker asks without a group, which the server refuses; BIND=update takes that away",
+			c.Consumer, name, strings.Join(have.PriorityGroups, ","))
 	}
 }

@@ -29,6 +29,7 @@ func keyedChild(out *os.File) {
 		return err
 	})
 	shutdown.Main(shutdown.Part{Name: "keyed", Run: func(ctx context.Context) error {
+		fmt.Fprintln(out, "up", os.Getpid()) // signals are waited for from before this on
 		cfg, err := FromEnv("")
 		if err != nil {
 			return err
@@ -129,7 +130,8 @@ type pinnedFleet struct {
 func newPinnedFleet(t *testing.T, n, keys int, env ...string) *pinnedFleet {
 	t.Helper()
 	f := &pinnedFleet{t: t, server: testutil.ServerProcess(t), out: filepath.Join(t.TempDir(), "out")}
-	f.env = append([]string{"WORKER_PINNED_TTL=1s", "WORKER_ACK_WAIT=2s", "WORKER_CONCURRENCY=8", "WORKER_LOG_LEVEL=warn", "WORKER_DRAIN_TIMEOUT=10s"}, env...)
+	f.env = append([]string{"WORKER_PINNED_TTL=1s", "WORKER_ACK_WAIT=2s", "WORKER_CONCURRENCY=8", "WORKER_MAX_ACK_PENDING=200", "WORKER_LOG_LEVEL=warn",
+		"WORKER_DRAIN_TIMEOUT=10s"}, env...)
 	cfg := jetstream.StreamConfig{Name: rigStream, Subjects: []string{"events.*"}}
 	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "PARTITIONS") }) {
 		cfg.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "events.*", Destination: "events.{{partition(3,1)}}.{{wildcard(1)}}"}
@@ -152,7 +154,14 @@ func newPinnedFleet(t *testing.T, n, keys int, env ...string) *pinnedFleet {
 }
 
 func (f *pinnedFleet) start() {
-	f.kids = append(f.kids, spawn(f.t, "keyed", f.server.URL(), f.out, f.env...))
+	f.t.Helper()
+	k := spawn(f.t, "keyed", f.server.URL(), f.out, f.env...)
+	f.kids = append(f.kids, k)
+	for deadline := time.Now().Add(10 * time.Second); events(f.t, f.out, "up")[uint64(k.cmd.Process.Pid)] == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.t.Fatal("a process does not start")
+		}
+	}
 }
 
 // hit sends a signal to a process, which is replaced by a new one.
@@ -267,7 +276,7 @@ func TestTakeOverTimes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 3000
-			f := newPinnedFleet(t, n, 30, "WORK=10ms", "WORKER_MAX_ACK_PENDING=200", tc.env)
+			f := newPinnedFleet(t, n, 30, "WORK=10ms", tc.env)
 			f.kids[0].waitFor("end", 300, 10*time.Second)
 			all := journal(t, f.out)
 			f.hit(f.works(all), tc.signal)

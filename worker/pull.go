@@ -56,6 +56,7 @@ type puller struct {
 	watched   time.Duration // when a pull was open last, or the consumer was looked at
 	prefetch  int
 	size      int           // of a message, bytes, moving average
+	fresh     time.Duration // when a message came last that had not been delivered before
 	heard     time.Duration // when anything came on a pull last
 	limits    limits
 	pin       pin

@@ -49,6 +49,9 @@ func (r *Runner) roomLocked() int {
 		n = min(n, r.aheadLocked()-r.buf.held.len()-p.asked)
 	}
 	if missing {
+		if n < 1 && r.clock.now() < p.fresh+time.Second {
+			return 0 // what comes may be others, which are held too: one at a time, and not many
+		}
 		return max(n, 1)
 	}
 	// Not one request a message where many may wait, and not many small ones open at once where few may.
@@ -57,6 +60,11 @@ func (r *Runner) roomLocked() int {
 	}
 	if r.conf.open.Load() > maxOpen {
 		return 0
+	}
+	if free := cap(r.reader.in)/2 - p.asked; n > free { // what has no room there is dropped
+		if n = free; n < cap(r.reader.in)/8 {
+			return 0
+		}
 	}
 	return n
 }

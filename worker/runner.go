@@ -47,6 +47,7 @@ type Runner struct {
 	counters   counters
 	books      *bookkeeper
 	records    records
+	keyPanics  repeats                // of Config.Key, which were logged
 	batch      *batches               // nil: messages are handled one by one
 	letters    *letters               // nil: no dead letters are written
 	source     *Runner                // whose replays this one handles; nil: it handles a stream's messages

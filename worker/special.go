@@ -7,11 +7,11 @@ import "time"
 // specialLocked takes the message whose turn it is in such a time.
 func (b *buffer) specialLocked(now time.Duration) *delivery {
 	switch {
-	case b.lone != nil, b.shy > 0 && b.pause == nil, b.running+len(b.guests) >= b.slots:
+	case b.lone != nil, b.shy > 0 && b.pause == nil, b.takenLockedNow() >= b.slots:
 		return nil
 	case b.pause != nil && (b.pause.probe != nil || now < b.pause.until):
 		return nil
-	case b.waiting > 0 && !b.ours && b.pause == nil && b.aside.len() == 0 && b.running+len(b.guests)+b.waiting > b.slots:
+	case b.pause == nil && b.aside.len() == 0 && b.guestsTurnLocked():
 		return nil // a guest's turn
 	}
 	first, second := &b.aside, &b.queue
@@ -34,6 +34,23 @@ func (b *buffer) specialLocked(now time.Duration) *delivery {
 	}
 	b.ordinaryLocked()
 	return nil
+}
+
+// takenLockedNow is how many slots are taken.
+func (b *buffer) takenLockedNow() int { return b.running - b.beside + len(b.guests) }
+
+// guestsTurnLocked tells whether a free slot is a guest's.
+func (b *buffer) guestsTurnLocked() bool {
+	return b.waiting > 0 && !b.ours && b.takenLockedNow()+b.waiting > b.slots
+}
+
+// notRunningLocked is behind a message that a slot had.
+func (b *buffer) notRunningLocked(d *delivery) {
+	b.running--
+	if d.beside {
+		d.beside = false
+		b.beside--
+	}
 }
 
 // takenLocked is behind a message that a slot takes in such a time. The first that runs behind a pause is its probe.
@@ -105,7 +122,7 @@ func (b *buffer) notProbeLocked(d *delivery) {
 func (b *buffer) setAside(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.running--
+	b.notRunningLocked(d)
 	d.running = false
 	b.special = true
 	b.notProbeLocked(d)
@@ -164,7 +181,7 @@ func (b *buffer) enter(d *delivery, alone bool, key string) bool {
 
 func (b *buffer) mayEnterLocked(alone bool) bool {
 	switch {
-	case b.running+len(b.guests) >= b.slots, b.lone != nil, b.pause != nil:
+	case b.takenLockedNow() >= b.slots, b.lone != nil, b.pause != nil:
 		return false
 	case alone:
 		return b.activeLocked() == 0

@@ -38,7 +38,7 @@ func TestStress(t *testing.T) {
 
 // The same with one worker that keeps the order of seven keys, whatever happens.
 func TestStressInOrder(t *testing.T) {
-	for seed := *stressSeed; seed < *stressSeed+*stressRuns; seed++ {
+	for seed := *stressSeed; seed < *stressSeed+(*stressRuns+1)/3; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := newStress(t, seed)
@@ -51,7 +51,7 @@ func TestStressInOrder(t *testing.T) {
 
 // The same with two workers that handle batches.
 func TestStressInBatches(t *testing.T) {
-	for seed := *stressSeed; seed < *stressSeed+*stressRuns; seed++ {
+	for seed := *stressSeed; seed < *stressSeed+(*stressRuns+1)/3; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := newStress(t, seed)
