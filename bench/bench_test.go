@@ -31,6 +31,7 @@ func TestServerVersion(t *testing.T) {
 func BenchmarkConsume(b *testing.B)      { benchmark(b, "consume") }
 func BenchmarkConsumeSlots(b *testing.B) { benchmark(b, "consume-slots") }
 func BenchmarkConfirm(b *testing.B)      { benchmark(b, "ackfloor-confirm") }
+func BenchmarkKeyed(b *testing.B)        { benchmark(b, "ackfloor-keyed") }
 func BenchmarkOff(b *testing.B)          { benchmark(b, "ackfloor-off") }
 func BenchmarkSend(b *testing.B)         { benchmark(b, "ackfloor-send") }
 func BenchmarkDoubleAck(b *testing.B)    { benchmark(b, "doubleack") }
