@@ -373,7 +373,7 @@ func TestNothingIsMissedThatWasSettledElsewhere(t *testing.T) {
 		}), "slow": testutil.Sleep(6 * time.Second)}, testutil.Sleep(10*time.Millisecond))
 		two := func(c *Config) {
 			pinnedInOrder(c)
-			c.Concurrency, c.RetrySchedule, c.AckWait = 2, "10ms", 20*time.Second
+			c.Concurrency, c.Prefetch, c.RetrySchedule, c.AckWait = 2, 1, "10ms", 20*time.Second
 		}
 		a := r.start(h, two)
 		time.Sleep(time.Second)
