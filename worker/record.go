@@ -61,7 +61,8 @@ type records struct {
 	kv       jetstream.KeyValue    // nil: none are kept
 	consumer string                // and its stream, as they stand in a key
 	born     int64                 // when the consumer was made
-	broken   atomic.Int64          // since when nothing could be written, or read, by the Runner's clock; 0: the last one did
+	broken   atomic.Int64          // since when no write succeeded, by the Runner's clock; 0: the last one did
+	blind    atomic.Int64          // since when nothing could be read
 	unread   atomic.Pointer[error] // what a read met with that nobody was told of
 	again    atomic.Int64          // when a write is tried again meanwhile
 
@@ -98,15 +99,19 @@ func (s *records) read(ctx context.Context, c clock, seq uint64, published int64
 	}
 	rec, err := s.get(ctx, seq)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		s.blind.Store(0)
 		return none, can
 	}
 	if err != nil { // nothing is written where nothing can be read, so this alone must not go on for ever
-		if s.broken.CompareAndSwap(0, int64(max(c.now(), 1))) {
-			s.again.Store(int64(c.now() + recordAgain))
+		if s.blind.CompareAndSwap(0, int64(max(c.now(), 1))) {
 			s.unread.Store(&err)
+		}
+		if c.now() > time.Duration(s.blind.Load())+recordTrust {
+			can = recordNever
 		}
 		return none, max(can, recordLater)
 	}
+	s.blind.Store(0)
 	if rec.Published != published || rec.Consumer != s.born {
 		return none, can
 	}
