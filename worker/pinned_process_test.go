@@ -210,7 +210,7 @@ func TestOrderOverProcesses(t *testing.T) {
 		"in partitions":      {[]syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}, []string{"PARTITIONS=3", "WORKER_FILTER=events.*.*", "WORKER_CONCURRENCY=3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const n, keys, hits = 6000, 30, 8
+			const n, keys, hits = 10000, 30, 8
 			seed := *restartSeed
 			if seed == 0 {
 				seed = uint64(time.Now().UnixNano())
