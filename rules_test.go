@@ -13,7 +13,7 @@ import (
 
 // The rules that a linter does not know, each with the fault that it remembers.
 func TestRules(t *testing.T) {
-	for _, dir := range []string{".", "retry", "breaker", "deadletter", "once", "limit", "metrics", "protobuf", "tracing", "internal/wildcard", "shutdown", "worker", "testutil"} {
+	for _, dir := range []string{".", "retry", "breaker", "deadletter", "once", "limit", "metrics", "protobuf", "tracing", "internal/wildcard", "internal/denied", "internal/kvbucket", "internal/outcome", "shutdown", "worker", "testutil"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", dir, err)
@@ -44,21 +44,26 @@ func ruleImports(t *testing.T, dir, file string, f *ast.File) {
 		".":       {"github.com/nats-io/nats.go"},
 		"retry":   {},
 		"breaker": {"github.com/failsafe-go/failsafe-go/circuitbreaker", "github.com/ackfloor/ackfloor"},
-		"once":    {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor"},
-		"limit":   {"github.com/ackfloor/ackfloor", "golang.org/x/time/rate", "github.com/failsafe-go/failsafe-go/adaptivelimiter"},
+		"once": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/internal/denied",
+			"github.com/ackfloor/ackfloor/internal/kvbucket"},
+		"limit": {"github.com/ackfloor/ackfloor", "golang.org/x/time/rate", "github.com/failsafe-go/failsafe-go/adaptivelimiter"},
 		"metrics": {"github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/worker", "github.com/prometheus/client_golang/prometheus",
-			"github.com/prometheus/client_model/go"},
+			"github.com/prometheus/client_model/go", "github.com/ackfloor/ackfloor/internal/outcome"},
 		"protobuf": {"github.com/ackfloor/ackfloor", "github.com/nats-io/nats.go", "google.golang.org/protobuf/encoding/protojson", "google.golang.org/protobuf/proto",
 			"google.golang.org/protobuf/reflect/protoregistry"},
 		"tracing": {"github.com/ackfloor/ackfloor", "github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.opentelemetry.io/otel",
 			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/semconv/v1.43.0",
-			"go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/trace/noop"},
+			"go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/trace/noop", "github.com/ackfloor/ackfloor/internal/outcome"},
 		"shutdown":          {},
 		"internal/wildcard": {},
-		"deadletter":        {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/internal/wildcard"},
+		"internal/denied":   {"github.com/nats-io/nats.go"},
+		"internal/kvbucket": {"github.com/nats-io/nats.go/jetstream"},
+		"internal/outcome":  {"github.com/ackfloor/ackfloor"},
+		"deadletter": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/internal/wildcard",
+			"github.com/ackfloor/ackfloor/internal/denied"},
 		"worker": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.uber.org/zap", "go.uber.org/zap/zapcore", "github.com/caarlos0/env/v11",
 			"github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/retry", "github.com/ackfloor/ackfloor/shutdown", "github.com/ackfloor/ackfloor/deadletter",
-			"github.com/ackfloor/ackfloor/internal/wildcard"},
+			"github.com/ackfloor/ackfloor/internal/wildcard", "github.com/ackfloor/ackfloor/internal/denied", "github.com/ackfloor/ackfloor/internal/kvbucket"},
 		"testutil": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/nats-io/nats-server/v2/server", "github.com/ackfloor/ackfloor"},
 	}
 	for _, i := range f.Imports {

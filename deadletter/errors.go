@@ -3,9 +3,9 @@ package deadletter
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/ackfloor/ackfloor/internal/denied"
 	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -52,21 +52,15 @@ func (e *PermissionError) Error() string {
 // Unwrap returns the server's words.
 func (e *PermissionError) Unwrap() error { return e.Err }
 
-var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
-
 // denial tells whether err, the last one of a connection, is about a subject that is needed here: one below allow, or an inbox.
 func denial(nc *nats.Conn, err error, subject, allow string) *PermissionError {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
+	about, publish, ok := denied.Of(err)
+	if !ok {
 		return nil
 	}
-	m := violation.FindStringSubmatch(err.Error())
-	if m == nil {
-		return nil
-	}
-	d := &PermissionError{Subject: m[2], Subscribe: !strings.EqualFold(m[1], "publish"), Err: err}
+	d := &PermissionError{Subject: about, Subscribe: !publish, Err: err}
 	if d.Subscribe {
-		inboxes := strings.TrimSuffix(nc.NewInbox(), ".") // <prefix>.<unique>
-		inboxes = inboxes[:strings.LastIndexByte(inboxes, '.')+1]
+		inboxes := denied.Inboxes(nc)
 		if !strings.HasPrefix(d.Subject, inboxes) {
 			return nil
 		}

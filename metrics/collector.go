@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ackfloor/ackfloor/internal/outcome"
 	"github.com/ackfloor/ackfloor/worker"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -112,8 +113,8 @@ func (c *collector) observed(to chan<- prometheus.Metric, kind string, of *serie
 		to <- reading{c.descs[f.name], labels, h}
 	}
 	for o, h := range of.took {
-		if took := h.read(); outcome(o) == ok || took.GetSampleCount() > 0 {
-			one(observed[0], took, outcomeNames[o])
+		if took := h.read(); outcome.Outcome(o) == outcome.OK || took.GetSampleCount() > 0 {
+			one(observed[0], took, outcome.Names[o])
 		}
 	}
 	one(observed[1], of.age.read())

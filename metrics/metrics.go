@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/internal/outcome"
 	"github.com/ackfloor/ackfloor/worker"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -119,10 +120,10 @@ func (x *Metrics) handle(ctx context.Context, m *ackfloor.Message, h ackfloor.Ha
 	s := x.seriesOf(m)
 	began := time.Since(x.base)
 	s.arrived(m, x.wall.Load()+int64(began))
-	out := panicked // unless it returns
+	out := outcome.Panicked // unless it returns
 	defer func() { s.took[out].observe(time.Since(x.base) - began) }()
 	err := h.Handle(ctx, m)
-	out = outcomeOf(ctx, err)
+	out = outcome.Of(ctx, err)
 	return err
 }
 

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/internal/outcome"
 	dto "github.com/prometheus/client_model/go"
 )
 
 // series are what is observed of the calls of one kind of message.
 type series struct {
-	took     [outcomes]*histogram
+	took     [outcome.Count]*histogram
 	age      *histogram
 	attempts [attemptsMost + 1]atomic.Uint64 // by attempt; the last place has the later ones
 	later    atomic.Uint64                   // the sum of those

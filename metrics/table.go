@@ -3,6 +3,7 @@ package metrics
 import (
 	"slices"
 
+	"github.com/ackfloor/ackfloor/internal/outcome"
 	"github.com/ackfloor/ackfloor/worker"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -167,7 +168,7 @@ var lags = []family{
 
 // observed are the histograms of Wrap. They are missing where it is not used.
 var observed = []family{
-	{name: "handle_duration_seconds", kind: histo, unit: seconds, label: "outcome", values: outcomeNames[:],
+	{name: "handle_duration_seconds", kind: histo, unit: seconds, label: "outcome", values: outcome.Names[:],
 		help: "How long calls of the handler took, by how they ended."},
 	{name: "message_age_seconds", kind: histo, unit: seconds,
 		help: "How old messages were when the handler was called: since they were published, by the server's clock."},

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/ackfloor/ackfloor/internal/denied"
+	"github.com/ackfloor/ackfloor/internal/kvbucket"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -56,14 +56,9 @@ func (k *KV) bind(ctx context.Context) (kv jetstream.KeyValue, err error) {
 	return k.js.KeyValue(ctx, k.cfg.Bucket)
 }
 
-// make makes the bucket as the client's CreateKeyValue does (nats.go 1.55), without asking for the account's limits first, for which few users have the right.
+// make makes the bucket.
 func (k *KV) make(ctx context.Context, replicas int) error {
-	cfg := jetstream.StreamConfig{
-		Name: "KV_" + k.cfg.Bucket, Description: "Ackfloor: which messages have had their effect", Subjects: []string{"$KV." + k.cfg.Bucket + ".>"},
-		MaxMsgsPerSubject: 1, MaxAge: k.cfg.TTL, Replicas: replicas, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true,
-		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
-	}
-	create := func() error {
+	return kvbucket.Make(k.cfg.Bucket, "Ackfloor: which messages have had their effect", k.cfg.TTL, replicas, 256<<20, func(cfg jetstream.StreamConfig) error {
 		ctx, cancel := context.WithTimeout(ctx, tryWait)
 		defer cancel()
 		_, err := k.js.CreateStream(ctx, cfg)
@@ -71,18 +66,8 @@ func (k *KV) make(ctx context.Context, replicas int) error {
 			err = nil
 		}
 		return err
-	}
-	err := create()
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == codeMaxBytesRequired {
-		cfg.MaxBytes = 256 << 20
-		err = create()
-	}
-	return err
+	})
 }
-
-// codeMaxBytesRequired says that the account wants every stream to have max_bytes (nats-server 2.15, errors.json).
-const codeMaxBytesRequired = 10113
 
 // replicas is how many copies a new bucket gets: 1 where nobody says, or the user may not ask.
 func (k *KV) replicas(ctx context.Context, stream string) int {
@@ -115,27 +100,21 @@ func (k *KV) report(err error) {
 	}
 }
 
-// violation is how the server reports what it denied, beside and late: the request itself just gets no answer, and nats.go keeps the last one in LastError.
-var violation = regexp.MustCompile(`(?i)permissions violation for publish to "([^"]+)"`)
-
 // trouble makes the error of a bucket that could not be asked. Where that is a matter of rights it names the subject to allow.
 func (k *KV) trouble(err error) *BucketError {
 	e := &BucketError{Bucket: k.cfg.Bucket, Err: err}
 	last := k.js.Conn().LastError()
-	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(last, nats.ErrPermissionViolation) {
-		return e
-	}
-	m := violation.FindStringSubmatch(last.Error())
-	if m == nil {
+	subject, publish, ok := denied.Of(last)
+	if !errors.Is(err, context.DeadlineExceeded) || !ok || !publish {
 		return e
 	}
 	for _, ours := range []string{".KV_" + k.cfg.Bucket, "$KV." + k.cfg.Bucket} {
-		_, rest, found := strings.Cut(m[1], ours)
+		_, rest, found := strings.Cut(subject, ours)
 		switch {
 		case found && rest == "":
-			e.Allow, e.Err = m[1], last
+			e.Allow, e.Err = subject, last
 		case found && rest[0] == '.':
-			e.Allow, e.Err = strings.TrimSuffix(m[1], rest)+".>", last
+			e.Allow, e.Err = strings.TrimSuffix(subject, rest)+".>", last
 		}
 		if e.Allow != "" {
 			return e

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/ackfloor/ackfloor/internal/outcome"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/attribute"
@@ -37,11 +38,11 @@ func (t *Tracing) PublishMsg(ctx context.Context, js Publisher, m *nats.Msg, opt
 	t.Inject(ctx, &carried)
 	ack, err := js.PublishMsg(ctx, &carried, opts...)
 	if err != nil {
-		mark(span, failed, text(err))
+		mark(span, outcome.Failed, text(err))
 		return ack, err
 	}
 	span.SetName("publish " + ack.Stream)
-	span.SetAttributes(semconv.MessagingDestinationName(ack.Stream), keySequence.Int64(int64(ack.Sequence)), keyOutcome.String(ok))
+	span.SetAttributes(semconv.MessagingDestinationName(ack.Stream), keySequence.Int64(int64(ack.Sequence)), keyOutcome.String(outcome.OK.String()))
 	if id == "" {
 		span.SetAttributes(semconv.MessagingMessageID(ack.Stream + ":" + strconv.FormatUint(ack.Sequence, 10)))
 	}

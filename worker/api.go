@@ -40,7 +40,6 @@ func newSubjects(c Config) subjects {
 const (
 	codeStreamNotFound   = 10059
 	codeConsumerNotFound = 10014
-	codeMaxBytesRequired = 10113 // the account wants every stream to have max_bytes
 )
 
 // requestWait bounds one request to the API. During an election requests are not answered at all, so short and often.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ackfloor/ackfloor/internal/kvbucket"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -89,28 +90,16 @@ func plainName(s string) bool {
 	})
 }
 
-// makeBucket makes the bucket as the client's own CreateKeyValue does (nats.go 1.55), without asking for the account's limits first, for which
-// few users have the right.
+// makeBucket makes the bucket.
 func (r *Runner) makeBucket(ctx context.Context) error {
-	cfg := jetstream.StreamConfig{
-		Name: "KV_" + r.cfg.Records, Description: "Ackfloor: failures and suspicions of messages of " + r.cfg.Stream,
-		Subjects: []string{"$KV." + r.cfg.Records + ".>"}, MaxMsgsPerSubject: 1, MaxAge: recordTTL, Replicas: r.replicas(),
-		Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
-	}
-	var made jetstream.StreamInfo
-	create := func() error {
+	return kvbucket.Make(r.cfg.Records, "Ackfloor: failures and suspicions of messages of "+r.cfg.Stream, recordTTL, r.replicas(), 64<<20, func(cfg jetstream.StreamConfig) error {
 		body, err := json.Marshal(cfg)
 		if err != nil {
 			return err
 		}
+		var made jetstream.StreamInfo
 		return r.request(ctx, r.subjects.prefix+"STREAM.CREATE."+cfg.Name, body, &made)
-	}
-	err := create()
-	if apiCode(err) == codeMaxBytesRequired {
-		cfg.MaxBytes = 64 << 20
-		err = create()
-	}
-	return err
+	})
 }
 
 // mayWrite asks to store a record on a condition that can't be met: the refusal tells that the user may write, and nothing is stored.

@@ -1,31 +1,21 @@
 package worker
 
 import (
-	"errors"
-	"regexp"
 	"strings"
 
-	"github.com/nats-io/nats.go"
+	"github.com/ackfloor/ackfloor/internal/denied"
 )
-
-// violation is how the server reports what it denied, beside and late: the request itself just gets no answer. nats.go keeps
-// the last one in LastError. Source: nats-server 2.15, client.go pubPermissionViolation, processSub; seen.
-var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
 
 // denied tells whether the server's last word on this connection was that a subject is denied which the Runner needs: the one given, an
 // ack, or an inbox. It is asked where an answer stays away.
 func (r *Runner) denied(subject string) *PermissionError {
 	err := r.nc.LastError()
-	if !errors.Is(err, nats.ErrPermissionViolation) {
+	about, publish, ok := denied.Of(err)
+	if !ok {
 		return nil
 	}
-	m := violation.FindStringSubmatch(err.Error())
-	if m == nil {
-		return nil
-	}
-	denial := &PermissionError{Publish: strings.EqualFold(m[1], "publish"), Subject: m[2], Err: err}
-	inboxes := strings.TrimSuffix(r.nc.NewInbox(), ".") // <prefix>.<unique>
-	inboxes = inboxes[:strings.LastIndexByte(inboxes, '.')+1]
+	denial := &PermissionError{Publish: publish, Subject: about, Err: err}
+	inboxes := denied.Inboxes(r.nc)
 	switch acks := strings.TrimSuffix(r.subjects.acks, ">"); {
 	case denial.Publish && denial.Subject == subject:
 		denial.Allow = subject
