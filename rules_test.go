@@ -13,7 +13,7 @@ import (
 
 // The rules that a linter does not know, each with the fault that it remembers.
 func TestRules(t *testing.T) {
-	for _, dir := range []string{".", "retry", "breaker", "deadletter", "once", "limit", "metrics", "protobuf", "tracing", "internal/wildcard", "internal/denied", "internal/kvbucket", "internal/outcome", "shutdown", "worker", "testutil"} {
+	for _, dir := range []string{".", "retry", "breaker", "deadletter", "once", "limit", "metrics", "protobuf", "tracing", "internal/wildcard", "internal/denied", "internal/kvbucket", "internal/outcome", "internal/tape", "shutdown", "worker", "testutil"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", dir, err)
@@ -59,9 +59,10 @@ func ruleImports(t *testing.T, dir, file string, f *ast.File) {
 		"internal/denied":   {"github.com/nats-io/nats.go"},
 		"internal/kvbucket": {"github.com/nats-io/nats.go/jetstream"},
 		"internal/outcome":  {"github.com/ackfloor/ackfloor"},
+		"internal/tape":     {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor/internal/denied"},
 		"deadletter": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/internal/wildcard",
 			"github.com/ackfloor/ackfloor/internal/denied"},
-		"worker": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.uber.org/zap", "go.uber.org/zap/zapcore", "github.com/caarlos0/env/v11",
+		"worker": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.uber.org/zap", "go.uber.org/zap/zapcore", "go.uber.org/zap/exp/zapslog", "github.com/caarlos0/env/v11",
 			"github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/retry", "github.com/ackfloor/ackfloor/shutdown", "github.com/ackfloor/ackfloor/deadletter",
 			"github.com/ackfloor/ackfloor/internal/wildcard", "github.com/ackfloor/ackfloor/internal/denied", "github.com/ackfloor/ackfloor/internal/kvbucket"},
 		"testutil": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/nats-io/nats-server/v2/server", "github.com/ackfloor/ackfloor"},
@@ -81,7 +82,7 @@ func ruleImports(t *testing.T, dir, file string, f *ast.File) {
 // No time.Sleep, which a stop can't wake; no context.Background, which nothing ends: a retry's sleep once held up a stop.
 func ruleCalls(t *testing.T, set *token.FileSet, f *ast.File) {
 	t.Helper()
-	mains := map[string]bool{"run": true, "Main": true} // where a process begins
+	mains := map[string]bool{"run": true, "Main": true, "FromSlog": true} // where a process begins, or no context is passed on
 	for _, d := range f.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if ok && mains[fn.Name.Name] {

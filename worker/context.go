@@ -14,6 +14,7 @@ import (
 // does nothing). Its deadline is kept by the lease loop as well, for handlers that never look.
 type attempt struct {
 	r     *Runner
+	d     *delivery     // that it is of
 	limit time.Duration // when the handle timeout passes, by the Runner's clock; set when a handler gets the message
 
 	mu   sync.Mutex
@@ -55,6 +56,9 @@ func (a *attempt) Err() error {
 // Value finds a value of the Runner's context. An unknown key may be the one by which package context finds its own kind, so that
 // children and context.Cause work; it is asked of the real context.
 func (a *attempt) Value(key any) any {
+	if key == (deliveryKey{}) {
+		return a.d
+	}
 	if v := a.r.values.Value(key); v != nil {
 		return v
 	}

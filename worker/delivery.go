@@ -65,7 +65,7 @@ func (s *slab) next() *delivery {
 // read fills a delivery with what the server sent.
 func (d *delivery) read(m *nats.Msg, st stamp, r *Runner) {
 	*d = delivery{
-		attempt: attempt{r: r},
+		attempt: attempt{r: r, d: d},
 		msg: ackfloor.Message{
 			Subject:   m.Subject,
 			Data:      m.Data,

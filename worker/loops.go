@@ -5,12 +5,42 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/ackfloor/ackfloor"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 )
+
+// startLoops starts what runs beside the slots: until tend ends, through the drain, and what looks for idleness until work ends.
+func (r *Runner) startLoops(work, tend context.Context) *sync.WaitGroup {
+	var loops sync.WaitGroup
+	start := func(name string, loop func()) {
+		loops.Go(func() { r.guard(name, loop) })
+	}
+	start("watch", func() { r.watch(tend) })
+	start("leases", func() { r.leases.loop(tend, r.clock, r.tendLeases) })
+	start("settlements", func() { r.conf.alarm.loop(tend, r.clock, r.tendSettlements) })
+	start("reader", func() { r.reader.alarm.loop(tend, r.clock, r.tendReader) })
+	start("pull", func() { r.pullAlarm.loop(tend, r.clock, r.tendPulls) })
+	start("again", func() { r.againAlarm.loop(tend, r.clock, r.tendAgain) })
+	start("letters", func() { r.books.alarm.loop(tend, r.clock, r.tendLetters) })
+	start("tally", func() { r.tally.alarm.loop(tend, r.clock, r.tendTally) })
+	for range bookWriters {
+		start("books", func() { r.write(tend) })
+	}
+	if r.buf.lanes != nil {
+		start("order", func() { r.buf.lanes.alarm.loop(tend, r.clock, r.tendOrder) })
+	}
+	if r.batch != nil {
+		start("batch", func() { r.batch.alarm.loop(tend, r.clock, r.tendBatch) })
+	}
+	if r.cfg.ExitWhenIdle {
+		start("idle", func() { r.watchIdle(work) })
+	}
+	return &loops
+}
 
 // guard runs a loop; a panic in it ends the Runner with an error instead of the process, or of the loop alone.
 func (r *Runner) guard(name string, loop func()) {

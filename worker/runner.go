@@ -53,6 +53,8 @@ type Runner struct {
 	source     *Runner                // whose replays this one handles; nil: it handles a stream's messages
 	replays    atomic.Pointer[Runner] // that handles ours
 	parked     parked
+	failures   failures
+	tally      *tally
 
 	state   atomic.Int32 // a State
 	stop    func(error)  // ends the work: Run drains
@@ -106,7 +108,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 		r.handler = gated{h, cfg.Gate}
 	}
 	r.buf.lanes = newLanes(cfg.Key)
-	r.books = newBookkeeper()
+	r.books, r.tally = newBookkeeper(), newTally()
 	r.answers = nc.NewInbox()
 	r.conf = newConfirmer(nc, r.clock, r.answers)
 	r.pull.mu = &r.buf.mu
@@ -114,6 +116,12 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	r.pull.errors = make(map[string]uint64)
 	return r, nil
 }
+
+// Conn is the connection that the Runner was made with.
+func (r *Runner) Conn() *nats.Conn { return r.nc }
+
+// Config is what the Runner was made with, its defaults filled in. It holds the connection's secrets: to show it, take Settings.
+func (r *Runner) Config() Config { return r.cfg }
 
 const nilConnection = "the connection is nil: make one with Connect"
 
@@ -183,35 +191,8 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	r.endReading()
 	end()
 	loops.Wait()
+	r.tendTally(never) // what is not summed up yet
 	return err
-}
-
-// startLoops starts what runs beside the slots: until tend ends, through the drain, and what looks for idleness until work ends.
-func (r *Runner) startLoops(work, tend context.Context) *sync.WaitGroup {
-	var loops sync.WaitGroup
-	start := func(name string, loop func()) {
-		loops.Go(func() { r.guard(name, loop) })
-	}
-	start("watch", func() { r.watch(tend) })
-	start("leases", func() { r.leases.loop(tend, r.clock, r.tendLeases) })
-	start("settlements", func() { r.conf.alarm.loop(tend, r.clock, r.tendSettlements) })
-	start("reader", func() { r.reader.alarm.loop(tend, r.clock, r.tendReader) })
-	start("pull", func() { r.pullAlarm.loop(tend, r.clock, r.tendPulls) })
-	start("again", func() { r.againAlarm.loop(tend, r.clock, r.tendAgain) })
-	start("letters", func() { r.books.alarm.loop(tend, r.clock, r.tendLetters) })
-	for range bookWriters {
-		start("books", func() { r.write(tend) })
-	}
-	if r.buf.lanes != nil {
-		start("order", func() { r.buf.lanes.alarm.loop(tend, r.clock, r.tendOrder) })
-	}
-	if r.batch != nil {
-		start("batch", func() { r.batch.alarm.loop(tend, r.clock, r.tendBatch) })
-	}
-	if r.cfg.ExitWhenIdle {
-		start("idle", func() { r.watchIdle(work) })
-	}
-	return &loops
 }
 
 // subscribe opens the two subscriptions: answers first, so that nothing is handled whose settlement could not be confirmed.

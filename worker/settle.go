@@ -1,59 +1,11 @@
 package worker
 
 import (
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/ackfloor/ackfloor"
 	"github.com/ackfloor/ackfloor/deadletter"
 	"go.uber.org/zap"
 )
-
-// errorFields tells an error without secrets, and the stack of a panic, also where a method of the error panics itself.
-func errorFields(err error) (fields []zap.Field) {
-	defer func() {
-		if p := recover(); p != nil {
-			fields = []zap.Field{zap.String("error", shown(fmt.Sprintf("%T, a method of which panicked: %v", err, p)))}
-		}
-	}()
-	if err == nil {
-		return nil
-	}
-	fields = []zap.Field{zap.String("error", shown(cut(err.Error(), longError)))}
-	var panicked *ackfloor.PanicError
-	if errors.As(err, &panicked) && panicked.Stack != nil {
-		fields = append(fields, zap.ByteString("stack", panicked.Stack))
-	}
-	return fields
-}
-
-const longError = 8 << 10 // bytes of an error's text in a line of the log
-
-// cut bounds a text.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
-// shortError is an error in the form that a letter and a record carry: one line without secrets; of a panic, its value.
-func shortError(err error) (s string) {
-	defer func() {
-		if p := recover(); p != nil {
-			s = fmt.Sprintf("%T, a method of which panicked", err)
-		}
-	}()
-	var panicked *ackfloor.PanicError
-	if errors.As(err, &panicked) && !panicked.Goexit {
-		return cut(shown(cut("panic: "+fmt.Sprint(panicked.Value), longError)), shortErrorMost)
-	}
-	return cut(shown(cut(err.Error(), longError)), shortErrorMost)
-}
-
-const shortErrorMost = 1000
 
 // settle decides what becomes of a message whose handler has returned, takes it out of the held set and tells the server. It is, with
 // send, the only place where an ack, a nak or a term leaves.
@@ -203,38 +155,4 @@ func (r *Runner) tell(d *delivery, reply string, v verdict, now time.Duration) {
 		return
 	}
 	r.conf.settle(reply, body, d.msg.Sequence, v.kind == retried || v.kind == returned, v.delay, now)
-}
-
-// logFailure writes the one line that a failure gets.
-func (r *Runner) logFailure(d *delivery, v verdict, err error) {
-	if isSame(err) && !r.log.Core().Enabled(zap.DebugLevel) {
-		return
-	}
-	fields := append(describe(d), errorFields(err)...)
-	switch v.kind {
-	case retried:
-		r.log.Warn("failed: will be tried again", append(fields, zap.String("reason", v.reason), zap.Duration("delay", v.delay))...)
-	case givenUp:
-		what := "given up: terminated"
-		if v.letter {
-			what = "given up: in the dead letters"
-		}
-		r.log.Error(what, append(fields, zap.String("reason", v.reason), zap.Int("max_attempts", r.cfg.MaxAttempts))...)
-	case returned:
-		r.log.Debug("interrupted: handed back, no failure", fields...)
-	case late:
-		r.log.Warn("returned an error late: the lease was lost before; nothing is sent", fields...)
-	}
-}
-
-// describe names a message. Of a replay it names the message that it is of, and the replay beside.
-func describe(d *delivery) []zap.Field {
-	if d.attempt.r.source != nil {
-		l, err := deadletter.ReadReplay(d.msg.Subject, d.msg.Header, nil)
-		if err == nil {
-			return []zap.Field{zap.String("subject", printable(l.Subject)), zap.Uint64("sequence", l.MessageSequence), zap.Int("attempt", d.msg.Attempt),
-				zap.Uint64("replay", d.msg.Sequence)}
-		}
-	}
-	return []zap.Field{zap.String("subject", printable(d.msg.Subject)), zap.Uint64("sequence", d.msg.Sequence), zap.Int("attempt", d.msg.Attempt)}
 }
