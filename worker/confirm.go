@@ -60,7 +60,9 @@ type confirmer struct {
 	free  []*settlement // the one used last on top
 	runs  runs
 	stats confirmStats
-	empty chan struct{} // a token when open has become 0
+	empty chan struct{}                 // a token when open has become 0
+	told  atomic.Pointer[func(Settled)] // nil: nobody is told
+	notes []Settled                     // to be told
 }
 
 // confirmStats counts since the start.
@@ -170,7 +172,7 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlockTelling()
 	place := uint32(n) & (1<<idBits - 1)
 	if int(place) >= len(c.all) {
 		return
@@ -193,6 +195,7 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 	}
 	c.trustLocked(s, now)
 	c.stats.confirmed += uint64(1 + len(s.run))
+	c.noteLocked(s, true)
 	c.releaseLocked(s)
 }
 

@@ -8,7 +8,7 @@ import (
 func (c *confirmer) scan(now time.Duration) time.Duration {
 	connected := c.nc.IsConnected()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlockTelling()
 	next := c.tendRunLocked(now)
 	for i := 0; i < len(c.all); i++ { // it may grow on the way
 		s := c.all[i]
@@ -18,6 +18,7 @@ func (c *confirmer) scan(now time.Duration) time.Duration {
 		if s.due <= now {
 			if s.nak && s.over(now) {
 				c.stats.givenUp++
+				c.noteLocked(s, false)
 				c.releaseLocked(s)
 				continue
 			}
@@ -81,10 +82,11 @@ func (c *confirmer) resendAll() {
 // delivered them, and ignores acks for them without an answer (nats-server 2.15, processAckMsg). It will deliver them again.
 func (c *confirmer) forget(delivered uint64) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlockTelling()
 	for _, s := range c.all {
 		if s.open && s.tries > 1 && s.seq > delivered {
 			c.stats.givenUp++
+			c.noteLocked(s, false)
 			c.releaseLocked(s)
 		}
 	}

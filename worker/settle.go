@@ -147,7 +147,9 @@ func (r *Runner) tell(d *delivery, reply string, v verdict, now time.Duration) {
 	if r.cfg.Ack == AckSend {
 		if err := r.nc.Publish(reply, body); err != nil {
 			r.log.Warn("a settlement could not be sent: the message comes back after ack_wait", append(describe(d), zap.Error(err))...)
+			return
 		}
+		r.conf.tellSent(d.msg.Sequence, body, now)
 		return
 	}
 	if v.kind == acked {
