@@ -12,6 +12,10 @@
 //
 // Several messages that are worked on at once are one span, "process <stream>" too, with a link to each message's publisher: see Tracing.Batch.
 //
+// A Runner that is followed (Tracing.Follow, or Tracing.Part in worker.Main) has a span of kind CLIENT for each settlement, "settle <stream>", under that of the attempt: from when
+// it was first sent until the server had confirmed it; a batch has one for all of its messages. A retry that is made in place settles nothing and has none, nor has what
+// is replayed from the dead letters.
+//
 // PublishMsg makes a span of kind PRODUCER and puts its context into the headers, so that what a handler publishes goes on in the same trace. Inject only
 // puts the context into the headers, for other ways to publish.
 //
@@ -20,8 +24,8 @@
 // Those of the semantic conventions for messaging, which are in development: the names may change with a version of this module.
 //
 //	messaging.system                 "nats"
-//	messaging.operation.type         process, send
-//	messaging.operation.name         process, publish
+//	messaging.operation.type         process, send, settle
+//	messaging.operation.name         process, publish, ack, nak, term; settle for a batch that was settled in several ways
 //	messaging.destination.name       the stream
 //	messaging.destination.template   Options.Filter
 //	messaging.consumer.group.name    the durable consumer
@@ -38,10 +42,16 @@
 //	ackfloor.outcome                 ok, failed, permanent, retry_after, paused, timed_out, interrupted, panicked
 //	ackfloor.retry_after             seconds that RetryAfter or Pause asks for
 //	ackfloor.reason                  the error's text of a call that was paused or interrupted, which is no failure
+//	ackfloor.tries                   how often a settlement was sent
+//	ackfloor.confirmed               whether the server confirmed it
 //	ackfloor.duplicate               the server had what was published already
 //
 // The outcome is what the handler returned. What became of the message afterwards, an acknowledgement, a retry or a dead letter, is decided and confirmed behind
-// the handler, where a middleware is no more; so settling has no span of its own. Metrics and logs tell it.
+// the handler: the settle span tells it, where the Runner is followed.
+//
+// # Logs
+//
+// worker.Logger and worker.Slog add trace_id and span_id to each line of a handler that has a span.
 //
 // # Headers
 //

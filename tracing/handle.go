@@ -4,9 +4,11 @@ import (
 	"context"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/worker"
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
 )
 
 const (
@@ -18,6 +20,8 @@ const (
 	keyOutcome    = attribute.Key("ackfloor.outcome")
 	keyRetryAfter = attribute.Key("ackfloor.retry_after")
 	keyReason     = attribute.Key("ackfloor.reason")
+	keyTries      = attribute.Key("ackfloor.tries")
+	keyConfirmed  = attribute.Key("ackfloor.confirmed")
 	keyDuplicate  = attribute.Key("ackfloor.duplicate")
 )
 
@@ -38,8 +42,9 @@ func (t *Tracing) handle(ctx context.Context, m *ackfloor.Message, h ackfloor.Ha
 	returned := false
 	defer func() {
 		finish(ctx, span, err, returned)
+		t.handledIn(ctx, span, m)
 	}()
-	err = h.Handle(spanned, m)
+	err = h.Handle(worker.WithLogFields(spanned, logFields), m)
 	returned = true
 	return err
 }
@@ -87,5 +92,17 @@ func (t *Tracing) Batch(ctx context.Context, messages []*ackfloor.Message) (_ co
 	}
 	spanned, span := t.tracer.Start(ctx, process+" "+messages[0].Stream, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...),
 		trace.WithAttributes(append(t.common(messages[0]), semconv.MessagingBatchMessageCount(len(messages)))...))
-	return spanned, func(err error) { finish(ctx, span, err, true) }
+	return worker.WithLogFields(spanned, logFields), func(err error) {
+		finish(ctx, span, err, true)
+		t.handledIn(ctx, span, messages...)
+	}
+}
+
+// logFields are what worker.Logger adds to each line of a handler.
+func logFields(ctx context.Context) []zap.Field {
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() {
+		return nil
+	}
+	return []zap.Field{zap.Stringer("trace_id", span.TraceID()), zap.Stringer("span_id", span.SpanID())}
 }

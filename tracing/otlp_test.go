@@ -64,7 +64,7 @@ func word(s *otlp.Span, key string) string {
 }
 
 // One trace through two services, a server and a receiver of OTLP: who publishes an order, the attempts to handle it, what the handler that succeeds
-// publishes on, and who handles that.
+// publishes on, who handles that, and how both were acknowledged.
 func TestEndToEnd(t *testing.T) {
 	to := newReceiver(t)
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(to.URL+"/v1/traces"))
@@ -86,6 +86,7 @@ func TestEndToEnd(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
+		tr.Follow(ctx, r)
 		if err := r.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func TestEndToEnd(t *testing.T) {
 		under[string(span.ParentSpanId)] = append(under[string(span.ParentSpanId)], span)
 	}
 	roots := under[""]
-	if len(to.spans) != 6 || len(roots) != 1 || roots[0].Name != "publish EVENTS" || roots[0].Kind != otlp.Span_SPAN_KIND_PRODUCER {
+	if len(to.spans) != 8 || len(roots) != 1 || roots[0].Name != "publish EVENTS" || roots[0].Kind != otlp.Span_SPAN_KIND_PRODUCER {
 		t.Fatalf("%d spans: %v", len(to.spans), to.spans)
 	}
 	attempts := under[string(roots[0].SpanId)]
@@ -123,16 +124,32 @@ func TestEndToEnd(t *testing.T) {
 		t.Fatalf("%d attempts: %v", len(attempts), attempts)
 	}
 	for _, a := range attempts {
-		reserved := under[string(a.SpanId)]
+		reserved, settled := split(under[string(a.SpanId)])
 		failed := word(a, "ackfloor.outcome") == "failed"
 		if a.Name != "process EVENTS" || a.Kind != otlp.Span_SPAN_KIND_CONSUMER || word(a, "messaging.consumer.group.name") != "inventory" ||
-			failed != (len(reserved) == 0) || failed != (a.Status.GetCode() == otlp.Status_STATUS_CODE_ERROR) {
+			failed != (len(reserved) == 0) || failed != (len(settled) == 0) || failed != (a.Status.GetCode() == otlp.Status_STATUS_CODE_ERROR) {
 			t.Errorf("attempt: %v", a)
 		}
 		for _, p := range reserved {
-			if mails := under[string(p.SpanId)]; p.Name != "publish EVENTS" || len(mails) != 1 || word(mails[0], "messaging.consumer.group.name") != "email" {
-				t.Errorf("published on: %v, handled: %v", p, mails)
+			mails := under[string(p.SpanId)]
+			if p.Name != "publish EVENTS" || len(mails) != 1 || word(mails[0], "messaging.consumer.group.name") != "email" {
+				t.Fatalf("published on: %v, handled: %v", p, mails)
+			}
+			if acks := under[string(mails[0].SpanId)]; len(acks) != 1 || acks[0].Name != "settle EVENTS" || acks[0].Kind != otlp.Span_SPAN_KIND_CLIENT {
+				t.Errorf("settled: %v", acks)
 			}
 		}
 	}
+}
+
+// split tells what a handler published from how its message was settled.
+func split(spans []*otlp.Span) (published, settled []*otlp.Span) {
+	for _, s := range spans {
+		if s.Name == "settle EVENTS" {
+			settled = append(settled, s)
+		} else {
+			published = append(published, s)
+		}
+	}
+	return published, settled
 }

@@ -23,6 +23,7 @@ type Tracing struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
 	filter     string
+	settles    settles
 	given      bool // a provider was given: it need not be looked for
 	never      bool // and it is one that does nothing
 }
