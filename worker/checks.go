@@ -94,7 +94,6 @@ func reviewRoom(c Config, have jetstream.ConsumerConfig, refuse, warn finding) {
 // reviewKeeping warns of what may lose the cursor or messages.
 func reviewKeeping(c Config, b boundConsumer, warn finding) {
 	have := b.info.Config
-	warn(c.HTTPAddr != "" && c.HTTPAddr != off, "HTTP_ADDR (%s) is for a part that serves there: the worker itself serves nothing", c.HTTPAddr)
 	warn(have.InactiveThreshold > 0, "consumer %q has inactive_threshold %v: without a pull for so long the server deletes it, and its cursor with it", c.Consumer, have.InactiveThreshold)
 	warn(have.MemoryStorage, "consumer %q keeps its state in memory: a restart of the server loses its cursor", c.Consumer)
 	warn(b.info.Paused, "consumer %q is paused for another %v: nothing comes until then", c.Consumer, b.info.PauseRemaining)

@@ -48,7 +48,7 @@ type Config struct {
 	StartupTimeout time.Duration `env:"STARTUP_TIMEOUT" envDefault:"1m" usage:"how long it waits for the server, the stream, the consumer" accepts:"a duration, such as 1m"`
 	PinnedTTL      time.Duration `env:"PINNED_TTL" envDefault:"0s" shown:"0 = not pinned" usage:"one process of the consumer works, the others stand by: how long after its last pull another takes over; 0: all of them work" accepts:"0, or a duration of at least 1s, such as 10s"`
 	ExitWhenIdle   bool          `env:"EXIT_WHEN_IDLE" envDefault:"false" usage:"end with 0 once the consumer has nothing pending" accepts:"true or false"`
-	HTTPAddr       string        `env:"HTTP_ADDR" shown:"off" usage:"where a part that serves health, metrics or a status page listens; the worker itself serves nothing" accepts:"host:port, or off"`
+	HTTPAddr       string        `env:"HTTP_ADDR" shown:"off" usage:"where health, metrics and the status page are served, by a part that does: admin.HTTP; without a host on 127.0.0.1 only" accepts:"host:port, or off"`
 	LogLevel       string        `env:"LOG_LEVEL" envDefault:"info" usage:"debug, info, warn, error" accepts:"debug, info, warn or error"`
 	LogFormat      string        `env:"LOG_FORMAT" shown:"by terminal" usage:"console or json" accepts:"console or json"`
 

@@ -23,7 +23,8 @@ type Part func(ctx context.Context, r *Runner) error
 
 // Main is a whole main: it reads the configuration from the environment (prefix WORKER), connects, binds, works, drains on
 // SIGTERM or SIGINT, and exits with a code of sysexits (see package shutdown). A second signal ends the process at once. With
-// -h it prints the variables with their present values. It does not return.
+// -h it prints the variables with their present values; with the argument healthcheck it asks a running worker of the same environment how it is (/livez, or the
+// one that is named: healthcheck readyz), for containers without a shell. It does not return.
 func Main(h ackfloor.Handler, parts ...Part) {
 	os.Exit(run(single(h), os.Args[1:], os.Stdout, os.Stderr, parts))
 }
@@ -49,6 +50,8 @@ func run(b build, args []string, stdout, stderr io.Writer, parts []Part) int {
 		return shutdown.ExitOK
 	case err != nil:
 		return shutdown.ExitConfig
+	case flags.Arg(0) == "healthcheck":
+		return healthcheck(context.Background(), flags.Args()[1:], stdout, stderr)
 	case flags.NArg() > 0:
 		fmt.Fprintf(stderr, "unexpected argument %q: the worker is configured by its environment, see -h\n", flags.Arg(0))
 		return shutdown.ExitConfig
@@ -81,6 +84,9 @@ func runMain(ctx context.Context, b build, parts []Part) (*zap.Logger, error) {
 		return nil, err
 	}
 	cfg.Logger, cfg.Connection.Logger = log, log
+	if len(parts) == 0 && cfg.HTTPAddr != "" && cfg.HTTPAddr != off {
+		log.Warn("HTTP_ADDR is set, and nothing serves there: give Main a part that does, admin.HTTP", zap.String("addr", cfg.HTTPAddr))
+	}
 	nc, err := Connect(ctx, cfg.Connection)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -23,7 +23,7 @@ func usage(w io.Writer, prefix string, environ map[string]string) {
 		row("", f)
 	}
 	_ = t.Flush()
-	fmt.Fprintf(w, "\nExit codes: 0 drained, 1 failed while running, 69 server, stream or consumer not available, 75 the drain's grace ended with\nhandlers running, 78 bad configuration, 128+n a second signal n.\n")
+	fmt.Fprintf(w, "\nExit codes: 0 drained, 1 failed while running, 69 server, stream or consumer not available, 75 the drain's grace ended with\nhandlers running, 78 bad configuration, 128+n a second signal n.\n\nhealthcheck, as an argument, asks the worker that runs with this environment whether it is alive; healthcheck readyz, whether it is ready.\n")
 }
 
 func shownValue(f reflect.StructField, value string) string {
