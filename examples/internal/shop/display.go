@@ -71,6 +71,18 @@ func (d *display) middleware(next ackfloor.Handler) ackfloor.Handler {
 	})
 }
 
+// batches is middleware for a handler of batches.
+func (d *display) batches(next ackfloor.BatchHandler) ackfloor.BatchHandler {
+	return ackfloor.BatchHandlerFunc(func(ctx context.Context, b *ackfloor.Batch) error {
+		d.begin()
+		err := next.HandleBatch(ctx, b)
+		if err != nil {
+			d.say("a batch of %d failed: %s", len(b.Messages), printable(err.Error()))
+		}
+		return err
+	})
+}
+
 // run shows the cursor until ctx ends, which is when the Runner has drained.
 func (d *display) run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)

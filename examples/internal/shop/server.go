@@ -18,8 +18,9 @@ import (
 const (
 	addrVariable = "ACKFLOOR_EXAMPLE_ADDR"
 	defaultAddr  = "127.0.0.1:4222"
-	storeDir     = ".ackfloor/nats"      // in the working folder
-	lockFile     = ".ackfloor/nats.lock" // held by the process whose server works on storeDir
+	filesDir     = ".ackfloor" // in the working folder
+	storeDir     = filesDir + "/nats"
+	lockFile     = filesDir + "/nats.lock" // held by the process whose server works on storeDir
 
 	readyLimit = 10 * time.Second      // for the server to take connections
 	lookAgain  = 50 * time.Millisecond // between two looks at the port

@@ -10,27 +10,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/admin"
+	"github.com/ackfloor/ackfloor/metrics"
 	"github.com/ackfloor/ackfloor/shutdown"
 	"github.com/ackfloor/ackfloor/worker"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Service is one of the examples: who it is, which events it wants and from where, and what it does with them. All but
-// the handler are defaults, which the WORKER_ variables override.
+// the work are defaults, which the WORKER_ variables override.
 type Service struct {
-	Consumer string // its durable consumer on EVENTS; also its name on the screen
-	Filter   string // subjects, comma-separated
-	Start    string // where a new consumer starts: all, new, last, seq:N, time:RFC3339
-	Handler  ackfloor.Handler
+	Consumer string            // its durable consumer on EVENTS; also its name on the screen
+	Filter   string            // subjects, comma-separated
+	Start    string            // where a new consumer starts: all, new, last, seq:N, time:RFC3339
+	Defaults map[string]string // of further variables
+	Handler  ackfloor.Handler  // what it does; or
+	Open     func(ctx context.Context, e Env) (Work, error)
+}
+
+// Env is what a service finds when it opens what it works with.
+type Env struct {
+	NC     *nats.Conn
+	JS     jetstream.JetStream
+	Config worker.Config
+	Dir    string // for its files: .ackfloor in the working folder; it is there
+	Say    func(format string, args ...any)
+}
+
+// Work is what a service does, once what it needs is open.
+type Work struct {
+	Handler ackfloor.Handler      // one message at a time; or
+	Batch   ackfloor.BatchHandler // many
+	Config  func(*worker.Config)  // sets what no variable can: Key, Gate, Retry
+	Parts   []shutdown.Part       // run beside, and stop after the worker has drained, in this order
+	Close   func() error          // closes what was opened, last
 }
 
 // Main runs the service until SIGINT or SIGTERM and exits: 0 when it drained, else a code of package shutdown.
 func Main(s Service) {
 	s.setDefaults()
 	if len(os.Args) > 1 {
-		worker.Main(s.Handler) // prints the table of variables for -h and refuses everything else
+		worker.Main(ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error { return nil })) // -h and healthcheck; it refuses everything else
 	}
 	// The background context belongs here: this is where the process begins.
 	ctx, _ := shutdown.Notify(context.Background(), nil)
@@ -43,7 +71,7 @@ func Main(s Service) {
 
 // run is a service in the explicit way: a server, FromEnv, Connect, New, Run. What it opens is closed in reverse: the Runner has
 // drained before the connection closes, and the server stops last.
-func (s Service) run(ctx context.Context) error {
+func (s Service) run(ctx context.Context) (err error) {
 	cfg, err := worker.FromEnv("")
 	if err != nil {
 		return err
@@ -71,36 +99,75 @@ func (s Service) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	defer nc.Close()
+	js, err := jetStream(nc, cfg.Connection)
+	if err != nil {
+		return err
+	}
 	if cfg.Stream == streamName && cfg.Bind != worker.BindExisting {
-		js, err := jetStream(nc, cfg.Connection)
-		if err != nil {
-			return err
-		}
 		if err := prepare(ctx, js, cfg.StartupTimeout, say); err != nil {
 			return unlessStopped(ctx, err)
 		}
 	}
+	work := Work{Handler: s.Handler}
+	if s.Open != nil {
+		if err := os.MkdirAll(filesDir, 0o700); err != nil {
+			return err
+		}
+		if work, err = s.Open(ctx, Env{NC: nc, JS: js, Config: cfg, Dir: filesDir, Say: say}); err != nil {
+			return unlessStopped(ctx, err)
+		}
+		if work.Close != nil {
+			defer func() { err = errors.Join(err, work.Close()) }()
+		}
+	}
+	return s.work(ctx, nc, cfg, work, say)
+}
+
+// work runs the Runner, and beside it what shows it: the screen; and the status page and the metrics, where WORKER_HTTP_ADDR says so.
+func (s Service) work(ctx context.Context, nc *nats.Conn, cfg worker.Config, work Work, say func(string, ...any)) error {
+	if work.Config != nil {
+		work.Config(&cfg)
+	}
+	observed, err := metrics.New(metrics.Options{})
+	if err != nil {
+		return err
+	}
 	d := newDisplay(say)
-	r, err := worker.New(nc, cfg, ackfloor.Chain(s.Handler, d.middleware))
+	var r *worker.Runner
+	if work.Batch != nil {
+		r, err = worker.NewBatch(nc, cfg, d.batches(work.Batch))
+	} else {
+		r, err = worker.New(nc, cfg, ackfloor.Chain(work.Handler, observed.Wrap, d.middleware))
+	}
 	if err != nil {
 		return err
 	}
 	d.runner, d.cfg = r, cfg
-	return shutdown.Run(ctx,
-		shutdown.Part{Name: s.Consumer, Run: r.Run}, // drains first
-		shutdown.Part{Name: "display", Run: d.run},  // sees the end of it
-	)
+	registry := prometheus.NewRegistry()
+	page := admin.With(admin.Options{Handlers: map[string]http.Handler{"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}})
+	beside := func(p worker.Part) func(context.Context) error {
+		return func(ctx context.Context) error { return p(ctx, r) }
+	}
+	parts := []shutdown.Part{{Name: s.Consumer, Run: r.Run}} // drains first
+	parts = append(parts, work.Parts...)
+	return shutdown.Run(ctx, append(parts,
+		shutdown.Part{Name: "metrics", Run: beside(observed.Part(registry))},
+		shutdown.Part{Name: "status page", Run: beside(page)},
+		shutdown.Part{Name: "display", Run: d.run}, // sees the end of it
+	)...)
 }
 
 // setDefaults sets the variables that are not set, or set to nothing.
 func (s Service) setDefaults() {
-	for name, value := range map[string]string{
+	defaults := map[string]string{
 		"WORKER_STREAM":    streamName,
 		"WORKER_CONSUMER":  s.Consumer,
 		"WORKER_FILTER":    s.Filter,
 		"WORKER_START":     s.Start,
 		"WORKER_LOG_LEVEL": "warn", // the screen belongs to the progress; info says what the worker decides
-	} {
+	}
+	maps.Copy(defaults, s.Defaults)
+	for name, value := range defaults {
 		if os.Getenv(name) == "" {
 			_ = os.Setenv(name, value)
 		}
