@@ -17,8 +17,9 @@ const never = time.Duration(math.MaxInt64)
 // alarm wakes one loop no later than the earliest moment that anyone asked for. Asking costs one atomic load where the
 // loop wakes early enough anyway, so the hot path may ask for every message.
 type alarm struct {
-	next atomic.Int64
-	ring chan struct{}
+	next  atomic.Int64
+	ring  chan struct{}
+	turns atomic.Uint64 // how often its loop went round
 }
 
 func newAlarm() *alarm {
@@ -58,6 +59,7 @@ func (a *alarm) loop(ctx context.Context, c clock, scan func(now time.Duration) 
 		if now := c.now(); now >= time.Duration(a.next.Load()) {
 			a.next.Store(int64(never))
 			a.by(scan(now))
+			a.turns.Add(1)
 		}
 		if next := time.Duration(a.next.Load()); next != never {
 			timer.Reset(next - c.now())
