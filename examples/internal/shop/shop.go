@@ -18,6 +18,7 @@ import (
 	"github.com/ackfloor/ackfloor/admin"
 	"github.com/ackfloor/ackfloor/metrics"
 	"github.com/ackfloor/ackfloor/shutdown"
+	"github.com/ackfloor/ackfloor/systemd"
 	"github.com/ackfloor/ackfloor/worker"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -153,6 +154,7 @@ func (s Service) work(ctx context.Context, nc *nats.Conn, cfg worker.Config, wor
 	return shutdown.Run(ctx, append(parts,
 		shutdown.Part{Name: "metrics", Run: beside(observed.Part(registry))},
 		shutdown.Part{Name: "status page", Run: beside(page)},
+		shutdown.Part{Name: "systemd", Run: beside(systemd.Notify)},
 		shutdown.Part{Name: "display", Run: d.run}, // sees the end of it
 	)...)
 }
