@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/ackfloor/ackfloor"
@@ -77,14 +78,8 @@ func (r *Runner) fillLocked(d *delivery) {
 
 // fullLocked tells whether a batch need not wait for more: it is full, or no more come while it waits.
 func (r *Runner) fullLocked() bool {
-	b, p := r.buf, &r.pull
-	most := b.held.len() + 1
-	if p.limits.capacity > 0 {
-		most = p.limits.capacity
-	}
-	if p.size > 0 {
-		most = min(most, max(1, 2*r.cfg.PullBytes/p.size))
-	}
+	b := r.buf
+	most := r.allowedLocked(cmp.Or(r.pull.limits.capacity, b.held.len()+1))
 	return b.queue.len() >= r.batch.size || r.batch.filled >= r.batch.bytes || b.held.len() >= most
 }
 
@@ -152,7 +147,7 @@ func (r *Runner) batchLocked(now time.Duration) (out []*delivery) {
 			return nil
 		}
 	}
-	if b.takenLockedNow() >= b.slots || b.guestsTurnLocked() {
+	if b.slotsTakenLocked() >= b.slots || b.guestsTurnLocked() {
 		return nil
 	}
 	first := b.queue.first()

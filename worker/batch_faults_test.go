@@ -189,7 +189,7 @@ func TestLargeBatchesLoseNothing(t *testing.T) {
 
 // Behind an end of waiting for a missing one, the next missing one of the key is waited for again.
 func TestMissingIsWaitedForEachTime(t *testing.T) {
-	l := newLanes(func(*ackfloor.Message) string { return "k" })
+	l := newLanes()
 	r := &Runner{buf: newBuffer(4, time.Second)}
 	r.ackWait.Store(int64(time.Second))
 	r.buf.lanes = l

@@ -26,14 +26,7 @@ func (r *Runner) batchSlot() {
 
 // admitBatch is admit for a batch. Each record is a request, so several are read at once, and the handler's time begins behind that.
 func (r *Runner) admitBatch(batch []*delivery) (admitted []*delivery) {
-	again := false
-	for _, d := range batch {
-		if d.past != nil {
-			again = true
-			break
-		}
-	}
-	if !again {
+	if !slices.ContainsFunc(batch, func(d *delivery) bool { return d.past != nil }) {
 		return batch
 	}
 	for _, d := range batch {

@@ -30,30 +30,19 @@ func (h *held) get(seq uint64) *delivery {
 func (h *held) put(d *delivery) {
 	seq := d.msg.Sequence
 	place := &h.near[seq%heldNear]
-	switch old := *place; {
-	case old == nil && len(h.far) == 0, old != nil && old.msg.Sequence == seq:
-		if old == nil {
-			h.n++
-		} else {
-			h.size -= len(old.msg.Data)
-		}
-		h.size += len(d.msg.Data)
-		*place = d
-		return
-	case old == nil && h.far[seq] == nil:
-		h.n++
-		h.size += len(d.msg.Data)
-		*place = d
-		return
-	}
-	h.size += len(d.msg.Data)
-	if h.far == nil {
-		h.far = make(map[uint64]*delivery)
-	}
-	if old := h.far[seq]; old == nil {
+	old := h.get(seq)
+	if old == nil {
 		h.n++
 	} else {
 		h.size -= len(old.msg.Data)
+	}
+	h.size += len(d.msg.Data)
+	if *place == old { // it is free, or that one's
+		*place = d
+		return
+	}
+	if h.far == nil {
+		h.far = make(map[uint64]*delivery)
 	}
 	h.far[seq] = d
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/ackfloor/ackfloor"
 )
 
 // lanes keep the order of keys: of the messages of one key one is under way at a time, in stream order, from when it may run until it is settled for
@@ -35,10 +33,7 @@ type lane struct {
 	until   time.Duration // when they are not waited for any longer; 0: nobody has looked
 }
 
-func newLanes(key func(*ackfloor.Message) string) *lanes {
-	if key == nil {
-		return nil
-	}
+func newLanes() *lanes {
 	return &lanes{alarm: newAlarm(), byKey: make(map[string]*lane), of: make(map[uint64]*lane)}
 }
 

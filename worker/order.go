@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,10 +204,12 @@ func (b *buffer) takeStuck() []*delivery {
 	if b.lanes == nil || !b.closed {
 		return nil
 	}
-	return b.takeWaitingLocked(func(ln *lane) bool { return ln.head == 0 })
+	out := b.takeWaitingLocked(func(ln *lane) bool { return ln.head == 0 })
+	sortBySequence(out)
+	return out
 }
 
-// takeWaitingLocked takes out what waits in lanes, lowest sequence first.
+// takeWaitingLocked takes out what waits in lanes, in no order.
 func (b *buffer) takeWaitingLocked(which func(*lane) bool) (out []*delivery) {
 	for _, ln := range b.lanes.byKey {
 		if !which(ln) {
@@ -224,6 +225,5 @@ func (b *buffer) takeWaitingLocked(which func(*lane) bool) (out []*delivery) {
 		ln.waiting = ln.waiting[:0]
 	}
 	b.more.Broadcast()
-	slices.SortFunc(out, func(x, y *delivery) int { return cmp.Compare(x.msg.Sequence, y.msg.Sequence) })
 	return out
 }

@@ -19,8 +19,7 @@ const (
 	prefetchMax  = 2048                   // of automatic prefetch
 	waitMin      = 10 * time.Millisecond  // how long a message may wait behind others, automatic prefetch: at least,
 	waitMax      = 250 * time.Millisecond // and at the most; between them four times what a confirmation takes
-	pullsMax     = 64                     // open pulls
-	pullsAtOnce  = 2
+	pullsMax     = 2                      // open pulls
 	longPull     = 2 * time.Second        // pulls that stay open longer ask for heartbeats,
 	heartbeatMax = 5 * time.Second        // as often as this at least
 	anySize      = 1 << 30                // bytes, more than a message may have: the server tells the end of a full pull only if it has a limit

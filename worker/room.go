@@ -1,6 +1,9 @@
 package worker
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // limits are what the consumer allows, read when it was bound, and again after a change.
 type limits struct {
@@ -25,24 +28,18 @@ func (r *Runner) roomLocked() int {
 		free = min(free, max(1, r.cfg.PullBytes/p.size))
 	}
 	held := r.buf.held.len() - min(r.buf.kept, r.buf.stuck+free)
-	if r.buf.lanes != nil { // what waits behind its key takes no place of what can run
-		held = r.buf.held.len() - r.buf.lanes.behind - r.buf.kept
-	}
 	l := r.buf.lanes
+	if l != nil { // what waits behind its key takes no place of what can run
+		held = r.buf.held.len() - l.behind - r.buf.kept
+	}
 	missing := l != nil && (l.missed || l.shut) && p.asked == 0 // what others wait for has to find a pull, whatever is held
-	if r.buf.held.size-r.buf.stuckSize > r.cfg.PullBytes && !missing || p.open == pullsAtOnce {
+	if r.buf.held.size-r.buf.stuckSize > r.cfg.PullBytes && !missing || p.open == pullsMax {
 		return 0 // so no more is held than three times PULL_BYTES: this, and what two pulls bring
 	}
-	if p.stopped || p.open == pullsMax || p.limits.waiting > 0 && p.open >= p.limits.waiting {
+	if p.stopped || p.limits.waiting > 0 && p.open >= p.limits.waiting {
 		return 0
 	}
-	most := r.width() + p.prefetch
-	if p.limits.capacity > 0 {
-		most = min(most, p.limits.capacity)
-	}
-	if p.size > 0 { // and no more bytes, held and on their way, than two pulls may bring
-		most = min(most, max(1, 2*r.cfg.PullBytes/p.size))
-	}
+	most := r.allowedLocked(r.width() + p.prefetch)
 	room := most - held
 	n := room - p.asked
 	if l != nil {
@@ -75,10 +72,14 @@ const orderMost = 10000
 // aheadLocked is how many messages may be held together with those that wait behind their keys: as far does the worker look for keys that
 // can go on.
 func (r *Runner) aheadLocked() int {
+	return r.allowedLocked(cmp.Or(r.pull.limits.capacity, orderMost))
+}
+
+// allowedLocked is most, or fewer: what max_ack_pending allows, and no more bytes, held and on their way, than two pulls may bring.
+func (r *Runner) allowedLocked(most int) int {
 	p := &r.pull
-	most := orderMost
 	if p.limits.capacity > 0 {
-		most = p.limits.capacity
+		most = min(most, p.limits.capacity)
 	}
 	if p.size > 0 {
 		most = min(most, max(1, 2*r.cfg.PullBytes/p.size))

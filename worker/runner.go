@@ -107,7 +107,9 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	if cfg.Gate != nil {
 		r.handler = gated{h, cfg.Gate}
 	}
-	r.buf.lanes = newLanes(cfg.Key)
+	if cfg.Key != nil {
+		r.buf.lanes = newLanes()
+	}
 	r.books, r.tally = newBookkeeper(), newTally()
 	r.answers = nc.NewInbox()
 	r.conf = newConfirmer(nc, r.clock, r.answers)

@@ -7,7 +7,7 @@ import "time"
 // specialLocked takes the message whose turn it is in such a time.
 func (b *buffer) specialLocked(now time.Duration) *delivery {
 	switch {
-	case b.lone != nil, b.shy > 0 && b.pause == nil, b.takenLockedNow() >= b.slots:
+	case b.lone != nil, b.shy > 0 && b.pause == nil, b.slotsTakenLocked() >= b.slots:
 		return nil
 	case b.pause != nil && (b.pause.probe != nil || now < b.pause.until):
 		return nil
@@ -36,12 +36,12 @@ func (b *buffer) specialLocked(now time.Duration) *delivery {
 	return nil
 }
 
-// takenLockedNow is how many slots are taken.
-func (b *buffer) takenLockedNow() int { return b.running - b.beside + len(b.guests) }
+// slotsTakenLocked is how many slots are taken.
+func (b *buffer) slotsTakenLocked() int { return b.running - b.beside + len(b.guests) }
 
 // guestsTurnLocked tells whether a free slot is a guest's.
 func (b *buffer) guestsTurnLocked() bool {
-	return b.waiting > 0 && !b.ours && b.takenLockedNow()+b.waiting > b.slots
+	return b.waiting > 0 && !b.ours && b.slotsTakenLocked()+b.waiting > b.slots
 }
 
 // notRunningLocked is behind a message that a slot had.
@@ -181,7 +181,7 @@ func (b *buffer) enter(d *delivery, alone bool, key string) bool {
 
 func (b *buffer) mayEnterLocked(alone bool) bool {
 	switch {
-	case b.takenLockedNow() >= b.slots, b.lone != nil, b.pause != nil:
+	case b.slotsTakenLocked() >= b.slots, b.lone != nil, b.pause != nil:
 		return false
 	case alone:
 		return b.activeLocked() == 0
