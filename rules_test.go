@@ -13,7 +13,7 @@ import (
 
 // The rules that a linter does not know, each with the fault that it remembers.
 func TestRules(t *testing.T) {
-	for _, dir := range []string{".", "retry", "breaker", "deadletter", "once", "limit", "metrics", "protobuf", "tracing", "internal/wildcard", "internal/denied", "internal/kvbucket", "internal/outcome", "internal/tape", "shutdown", "worker", "testutil"} {
+	for _, dir := range []string{".", "admin", "retry", "breaker", "deadletter", "once", "limit", "metrics", "protobuf", "systemd", "tracing", "internal/wildcard", "internal/denied", "internal/kvbucket", "internal/outcome", "internal/tape", "shutdown", "worker", "testutil"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", dir, err)
@@ -41,7 +41,9 @@ func TestRules(t *testing.T) {
 func ruleImports(t *testing.T, dir, file string, f *ast.File) {
 	t.Helper()
 	allowed := map[string][]string{
-		".":       {"github.com/nats-io/nats.go"},
+		".": {"github.com/nats-io/nats.go"},
+		"admin": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.uber.org/zap", "github.com/ackfloor/ackfloor/worker",
+			"github.com/ackfloor/ackfloor/shutdown", "github.com/ackfloor/ackfloor/internal/tape"},
 		"retry":   {},
 		"breaker": {"github.com/failsafe-go/failsafe-go/circuitbreaker", "github.com/ackfloor/ackfloor"},
 		"once": {"github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/internal/denied",
@@ -51,9 +53,10 @@ func ruleImports(t *testing.T, dir, file string, f *ast.File) {
 			"github.com/prometheus/client_model/go", "github.com/ackfloor/ackfloor/internal/outcome"},
 		"protobuf": {"github.com/ackfloor/ackfloor", "github.com/nats-io/nats.go", "google.golang.org/protobuf/encoding/protojson", "google.golang.org/protobuf/proto",
 			"google.golang.org/protobuf/reflect/protoregistry"},
-		"tracing": {"github.com/ackfloor/ackfloor", "github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.opentelemetry.io/otel",
+		"tracing": {"github.com/ackfloor/ackfloor", "github.com/ackfloor/ackfloor/worker", "go.uber.org/zap", "github.com/nats-io/nats.go", "github.com/nats-io/nats.go/jetstream", "go.opentelemetry.io/otel",
 			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/semconv/v1.43.0",
 			"go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/trace/noop", "github.com/ackfloor/ackfloor/internal/outcome"},
+		"systemd":           {"github.com/ackfloor/ackfloor/worker", "github.com/coreos/go-systemd/v22/daemon", "go.uber.org/zap"},
 		"shutdown":          {},
 		"internal/wildcard": {},
 		"internal/denied":   {"github.com/nats-io/nats.go"},

@@ -50,7 +50,7 @@ func (c *command) completeStreams(cut string) cobra.CompletionFunc {
 			return nil, err
 		}
 		defer p.close()
-		names, err := p.streams(ctx)
+		names, err := p.streams(ctx, suffix)
 		for i := range names {
 			names[i] = strings.TrimSuffix(names[i], cut)
 		}

@@ -16,28 +16,35 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// connectFlags say where the dead letters are, beside the environment.
+// connectFlags say which server is meant, and where the dead letters are, beside the environment.
 type connectFlags struct {
 	server  string
 	creds   string
+	timeout time.Duration // for the server to be there, and for each answer
 	stream  string        // whose dead letters
 	letters string        // the dead-letter stream itself
-	timeout time.Duration // for the server to be there, and for each answer
+	as      string        // what the connection is called; "" is of dead-letters
 }
 
 const suffix = "_DLQ" // of a dead-letter stream's name, behind that of its stream
 
-func (c *command) connectFlags(cmd *cobra.Command) {
+// serverFlags are those of every command.
+func (c *command) serverFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.StringVarP(&c.connect.server, "server", "s", "", "servers, comma-separated (NATS_URL)")
 	f.StringVar(&c.connect.creds, "creds", "", "path of a credentials file (NATS_CREDS)")
+	f.DurationVar(&c.connect.timeout, "timeout", 5*time.Second, "how long to wait for the server, and for each of its answers")
+	_ = cmd.MarkPersistentFlagFilename("creds", "creds")
+}
+
+func (c *command) connectFlags(cmd *cobra.Command) {
+	c.serverFlags(cmd)
+	f := cmd.PersistentFlags()
 	f.StringVar(&c.connect.stream, "stream", "", "the stream whose dead letters are meant: those in <stream>_DLQ (WORKER_STREAM)")
 	f.StringVar(&c.connect.letters, "dead-letters", "", "the name of the dead-letter stream itself (WORKER_DEAD_LETTER)")
-	f.DurationVar(&c.connect.timeout, "timeout", 5*time.Second, "how long to wait for the server, and for each of its answers")
 	cmd.MarkFlagsMutuallyExclusive("stream", "dead-letters")
 	c.complete(cmd, "stream", c.completeStreams(suffix))
 	c.complete(cmd, "dead-letters", c.completeStreams(""))
-	_ = cmd.MarkPersistentFlagFilename("creds", "creds")
 }
 
 // connection is what the environment says, as a worker reads it, with the flags on top.
@@ -59,7 +66,7 @@ func (f connectFlags) connection() (worker.Connection, error) {
 	if f.creds != "" {
 		conn.Creds = f.creds
 	}
-	conn.Name, conn.Wait, conn.Logger = "ackfloor dead-letters", f.timeout, nil
+	conn.Name, conn.Wait, conn.Logger = or(f.as, "ackfloor dead-letters"), f.timeout, nil
 	return conn, nil
 }
 
@@ -74,10 +81,7 @@ type place struct {
 
 // open connects and finds the dead-letter stream. The caller closes what it returns.
 func (c *command) open(ctx context.Context) (_ *place, err error) {
-	if c.connect.timeout <= 0 {
-		return nil, usagef("--timeout is %v: it takes a duration above 0, such as 5s", c.connect.timeout)
-	}
-	if err := errors.Join(checkName("--stream", c.connect.stream), checkName("--dead-letters", c.connect.letters)); err != nil {
+	if err := errors.Join(c.connect.checkTimeout(), checkName("--stream", c.connect.stream), checkName("--dead-letters", c.connect.letters)); err != nil {
 		return nil, err
 	}
 	p, err := c.reach(ctx)
@@ -106,6 +110,13 @@ func (c *command) open(ctx context.Context) (_ *place, err error) {
 		err = p.check(limited)
 	}
 	return p, unavailable(err)
+}
+
+func (f connectFlags) checkTimeout() error {
+	if f.timeout <= 0 {
+		return usagef("--timeout is %v: it takes a duration above 0, such as 5s", f.timeout)
+	}
+	return nil
 }
 
 // check refuses a stream that is another's: an empty list would be taken for good news.
@@ -181,7 +192,7 @@ func (f connectFlags) name(ctx context.Context, p *place) (string, error) {
 	case stream != "":
 		return stream + suffix, nil
 	}
-	names, err := p.streams(ctx)
+	names, err := p.streams(ctx, suffix)
 	switch {
 	case err != nil:
 		return "", unavailablef("which dead-letter stream? The server does not list its streams (%w): say --stream or --dead-letters", err)
@@ -193,14 +204,14 @@ func (f connectFlags) name(ctx context.Context, p *place) (string, error) {
 	return names[0], nil
 }
 
-// streams lists the dead-letter streams by their names, sorted.
-func (p *place) streams(ctx context.Context) ([]string, error) {
+// streams lists the names of streams that end in something, sorted.
+func (p *place) streams(ctx context.Context, ending string) ([]string, error) {
 	limited, cancel := p.within(ctx)
 	defer cancel()
 	lister := p.js.StreamNames(limited)
 	var names []string
 	for name := range lister.Name() {
-		if strings.HasSuffix(name, suffix) {
+		if strings.HasSuffix(name, ending) {
 			names = append(names, name)
 		}
 	}

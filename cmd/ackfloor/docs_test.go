@@ -20,11 +20,16 @@ import (
 	"go.uber.org/zap"
 )
 
-const howto = "../../docs/howto-dead-letters.md"
+const (
+	howto        = "../../docs/howto-dead-letters.md"
+	howtoCursors = "../../docs/howto-cursors.md"
+)
 
-func readDoc(t *testing.T) string {
+func readDoc(t *testing.T) string { return readFile(t, howto) }
+
+func readFile(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(howto)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +73,15 @@ func TestCommandsInDoc(t *testing.T) {
 	defer working.Wait()
 	defer stop()
 
-	ran := 0
-	for _, block := range regexp.MustCompile("(?ms)^```console\n(.*?)^```").FindAllStringSubmatch(readDoc(t), -1) {
+	if ran := runBlocks(t, r, readDoc(t)); ran < 10 {
+		t.Errorf("only %d commands", ran)
+	}
+}
+
+// runBlocks runs the commands in the console blocks of a document, in order, and compares what they print with what it shows.
+func runBlocks(t *testing.T, r *rig, doc string) (ran int) {
+	t.Helper()
+	for _, block := range regexp.MustCompile("(?ms)^```console\n(.*?)^```").FindAllStringSubmatch(doc, -1) {
 		for _, step := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			command, shown, _ := strings.Cut(step, "\n")
 			cmd := exec.Command("sh", "-c", command)
@@ -81,9 +93,7 @@ func TestCommandsInDoc(t *testing.T) {
 			ran++
 		}
 	}
-	if ran < 10 {
-		t.Errorf("only %d commands", ran)
-	}
+	return ran
 }
 
 var changing = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?( UTC \([\ddhms]+ ago\)|Z)?`)
@@ -98,13 +108,17 @@ func sameAsShown(shown, out string) bool {
 // Commands that are only shown are at least ones that there are, with flags that there are. Those of --help are checked too.
 func TestCommandLinesParse(t *testing.T) {
 	t.Parallel()
-	lines := regexp.MustCompile(`(?m)^    (?:source <\()?(ackfloor [^>)\n]*)`).FindAllStringSubmatch(readDoc(t), -1)
+	lines := regexp.MustCompile(`(?m)^    (?:source <\()?(ackfloor [^>)\n]*)`).FindAllStringSubmatch(readDoc(t)+readFile(t, howtoCursors), -1)
 	root := (&command{screen: &screen{out: &bytes.Buffer{}}}).root()
 	letters, _, err := root.Find([]string{"dead-letters"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range letters.Commands() {
+	cursors, _, err := root.Find([]string{"cursors"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range append(letters.Commands(), cursors) {
 		for line := range strings.Lines(c.Example) {
 			line, _, _ = strings.Cut(strings.TrimSpace(line), " | ")
 			line, _, _ = strings.Cut(line, " > ")
@@ -115,6 +129,7 @@ func TestCommandLinesParse(t *testing.T) {
 		t.Fatalf("only %d commands", len(lines))
 	}
 	for _, l := range lines {
+		l[1], _, _ = strings.Cut(l[1], " | ")
 		words, err := exec.Command("sh", "-c", `printf '%s\n' `+strings.TrimPrefix(l[1], "ackfloor")).Output()
 		if err != nil {
 			t.Fatal(err)

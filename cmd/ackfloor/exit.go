@@ -19,7 +19,7 @@ const exitCodes = `Exit codes:
   1    not all could be done: what failed is said on standard error, one line each
   64   wrong usage: a flag, an argument, a question that nobody is there to answer
   66   no dead letter of that number
-  69   the server or the dead-letter stream is not available, or a right is missing
+  69   the server or the stream is not available, or a right is missing
   78   a connection setting is wrong
   130  interrupted with Ctrl-C (143 by SIGTERM); what was done is said, and running it again goes on`
 

@@ -1,5 +1,5 @@
-// Command ackfloor is for the people who look after what workers could not handle: it lists, shows, replays and removes
-// dead letters. See docs/howto-dead-letters.md, and ackfloor dead-letters --help.
+// Command ackfloor is for the people who look after workers: it lists, shows, replays and removes the dead letters, what they could
+// not handle, and shows where the consumers of a stream stand. See docs/howto-dead-letters.md and docs/howto-cursors.md, and --help.
 package main
 
 import (

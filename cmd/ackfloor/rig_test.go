@@ -70,6 +70,7 @@ func (r *rig) commands() map[string]func(ts *testscript.TestScript, neg bool, ar
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
 		"letters": r.letters, "settle": r.settle, "tty": tty, "code": code, "replays": r.replays, "fields": fields, "nats": r.nats,
 		"forge": r.forge, "clean": clean, "narrow": narrow, "normal": normal, "tabless": tabless, "watched": r.watched,
+		"three": r.three,
 	}
 }
 

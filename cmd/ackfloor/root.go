@@ -52,13 +52,13 @@ var errSaid = errors.New("said already")
 func (c *command) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ackfloor",
-		Short:         "Look after what NATS JetStream workers could not handle",
-		Long:          "Look after what NATS JetStream workers could not handle.\n\n" + exitCodes,
+		Short:         "Look after NATS JetStream workers: what they could not handle, and where they stand",
+		Long:          "Look after NATS JetStream workers: what they could not handle, and where they stand.\n\n" + exitCodes,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(c.deadLetters())
+	root.AddCommand(c.deadLetters(), c.cursors())
 	return root
 }
 

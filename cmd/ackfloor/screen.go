@@ -42,6 +42,19 @@ func widthOf(f *os.File) int {
 	return 80
 }
 
+// size is that of the terminal that out is, now; 0 where it is none, or does not say.
+func (s *screen) size() (columns, rows int) {
+	f, ok := s.out.(*os.File)
+	if !ok {
+		return 0, 0
+	}
+	columns, rows, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return columns, rows
+}
+
 // say writes a line for the person, beside the output proper.
 func (s *screen) say(format string, args ...any) {
 	fmt.Fprintf(s.err, format+"\n", args...)
