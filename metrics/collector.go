@@ -18,6 +18,8 @@ type collector struct {
 	metrics *Metrics
 	descs   map[string]*prometheus.Desc // by family
 	lag     lag
+	drain   span
+	limits  snapshot // of the configuration, which does not change
 }
 
 // Collector makes the collector of a Runner: what r counts and holds, where its consumer stands, and what Wrap has observed. It may be registered in any
@@ -50,6 +52,8 @@ func (x *Metrics) Collector(r *worker.Runner) prometheus.Collector {
 		describe(f, labels...)
 	}
 	describe(buildInfo, "version", "goversion")
+	cfg := r.Config()
+	c.limits.concurrency, c.limits.handleTimeout, c.limits.drainTimeout = cfg.Concurrency, cfg.HandleTimeout.Seconds(), cfg.DrainTimeout.Seconds()
 	return c
 }
 
@@ -78,8 +82,11 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 }
 
 func (c *collector) snapshot() *snapshot {
-	s := &snapshot{Status: c.runner.Status()}
-	s.standing = c.lag.see(s.Cursor, time.Now())
+	s := new(c.limits)
+	now := time.Now()
+	s.Status = c.runner.Status()
+	s.standing = c.lag.see(s.Cursor, now)
+	s.draining = c.drain.lasts(s.State == worker.StateDraining, now).Seconds()
 	for _, h := range c.runner.Held() {
 		switch {
 		case h.Running:

@@ -115,6 +115,10 @@ func TestOfARunner(t *testing.T) {
 	before := gather(t, reg)
 	before.has(t, "ackfloor_connected", "billing", 1)
 	before.has(t, "ackfloor_ready", "billing", 0)
+	before.has(t, "ackfloor_concurrency", "billing", 2)
+	before.has(t, "ackfloor_handle_timeout_seconds", "billing", 300)
+	before.has(t, "ackfloor_drain_timeout_seconds", "billing", 25)
+	before.has(t, "ackfloor_draining_seconds", "billing", 0)
 	before.has(t, "ackfloor_messages_total", "billing acked", 0)
 	before.has(t, "ackfloor_pull_errors_total", "billing lost", 0)
 	if before["ackfloor_pending"] != nil || before["ackfloor_ack_floor_stream_sequence"] != nil {

@@ -60,3 +60,22 @@ func (l *lag) believes(c worker.Cursor) bool {
 	}
 	return seen.After(l.doubted)
 }
+
+// span counts how long a state has lasted, from the first scrape that saw it.
+type span struct {
+	mu    sync.Mutex
+	since time.Time // zero while it does not last
+}
+
+func (s *span) lasts(is bool, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !is:
+		s.since = time.Time{}
+		return 0
+	case s.since.IsZero():
+		s.since = now
+	}
+	return max(0, now.Sub(s.since))
+}

@@ -53,3 +53,18 @@ func TestLag(t *testing.T) {
 		}
 	}
 }
+
+// A state lasts from the scrape that saw it first, and one that ended begins anew.
+func TestSpan(t *testing.T) {
+	var s span
+	start := time.Now()
+	for i, step := range []struct {
+		at   int // seconds
+		is   bool
+		want int
+	}{{0, false, 0}, {10, true, 0}, {15, true, 5}, {40, true, 30}, {50, false, 0}, {60, true, 0}, {61, true, 1}} {
+		if got := s.lasts(step.is, start.Add(time.Duration(step.at)*time.Second)); got != time.Duration(step.want)*time.Second {
+			t.Errorf("step %d: %v, want %d s", i+1, got, step.want)
+		}
+	}
+}

@@ -28,6 +28,10 @@ type snapshot struct {
 	standing      standing
 	oldestWaiting float64 // seconds
 	oldestRunning float64
+	draining      float64
+	concurrency   int
+	handleTimeout float64
+	drainTimeout  float64
 }
 
 const (
@@ -124,6 +128,8 @@ var states = []family{
 		}},
 	{name: "held_limit", kind: gauge, unit: messages, help: "Messages that may be held: concurrency and prefetch.",
 		read: func(s *snapshot) float64 { return float64(s.Limit) }},
+	{name: "concurrency", kind: gauge, unit: "calls", help: "Calls of the handler at once, at the most. For a handler of batches a call is a batch.",
+		read: func(s *snapshot) float64 { return float64(s.concurrency) }},
 	{name: "behind", kind: gauge, unit: messages, help: "Messages of those waiting that wait for another one of their key.",
 		read: func(s *snapshot) float64 { return float64(s.Behind) }},
 	{name: "ack_pending_limit", kind: gauge, unit: messages, help: "The consumer's max_ack_pending; 0: no limit.",
@@ -134,6 +140,8 @@ var states = []family{
 		read: func(s *snapshot) float64 { return s.oldestWaiting }},
 	{name: "running_oldest_seconds", kind: gauge, unit: seconds, help: "How long the handler that runs longest has run.",
 		read: func(s *snapshot) float64 { return s.oldestRunning }},
+	{name: "handle_timeout_seconds", kind: gauge, unit: seconds, help: "How long a handler may run, before its context ends.",
+		read: func(s *snapshot) float64 { return s.handleTimeout }},
 	{name: "settlements_unconfirmed", kind: gauge, unit: responses, help: "Settlements that wait for their confirmation now.",
 		read: func(s *snapshot) float64 { return float64(s.Counts.Unconfirmed) }},
 	{name: "connected", kind: gauge, unit: boolean, help: "Whether there is a connection to the server.",
@@ -146,6 +154,10 @@ var states = []family{
 		read: func(s *snapshot) float64 { return truth(s.Paused != "") }},
 	{name: "draining", kind: gauge, unit: boolean, help: "Whether the worker was told to stop, and finishes what it holds.",
 		read: func(s *snapshot) float64 { return truth(s.State == worker.StateDraining) }},
+	{name: "draining_seconds", kind: gauge, unit: seconds, help: "How long it was seen to be draining. 0 when it is not.",
+		read: func(s *snapshot) float64 { return s.draining }},
+	{name: "drain_timeout_seconds", kind: gauge, unit: seconds, help: "How long handlers may go on when the worker was told to stop.",
+		read: func(s *snapshot) float64 { return s.drainTimeout }},
 }
 
 // lags are where the consumer stands, as the Runner saw it last. They are missing before it has.
