@@ -231,6 +231,18 @@ func (p place) jetStream(t *testing.T) (js jetstream.JetStream, leave func()) {
 	return js, nc.Close
 }
 
+// publish stores an event and returns its sequence.
+func (p place) publish(t *testing.T, subject, data string) uint64 {
+	t.Helper()
+	js, leave := p.jetStream(t)
+	defer leave()
+	ack, err := js.Publish(t.Context(), subject, []byte(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack.Sequence
+}
+
 // nats runs the nats command against the server on the place's address.
 func (p place) nats(t *testing.T, args ...string) string {
 	t.Helper()
