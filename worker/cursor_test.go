@@ -12,6 +12,7 @@ import (
 
 // With real processes: what was acknowledged does not come again, however the worker and the server end.
 func TestAcknowledgedStaysAcknowledgedAcrossProcesses(t *testing.T) {
+	t.Parallel()
 	p := testutil.ServerProcess(t)
 	p.Events(t, 100)
 	k := spawn(t, "main", p.URL(), "", "WORK=1ms")
@@ -45,6 +46,7 @@ func TestAcknowledgedStaysAcknowledgedAcrossProcesses(t *testing.T) {
 
 // Two processes share one durable, each message once.
 func TestTwoProcessesShareADurable(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	s.Events(t, 200)
 	dir := t.TempDir()

@@ -201,6 +201,7 @@ func (f *pinnedFleet) end() {
 //
 //	go test ./worker -run TestOrderOverProcesses -restart.seed 7 -v
 func TestOrderOverProcesses(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		signals []syscall.Signal
 		env     []string
@@ -210,6 +211,7 @@ func TestOrderOverProcesses(t *testing.T) {
 		"in partitions":      {[]syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}, []string{"PARTITIONS=3", "WORKER_FILTER=events.*.*", "WORKER_CONCURRENCY=3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const n, keys, hits = 10000, 30, 8
 			seed := *restartSeed
 			if seed == 0 {

@@ -13,6 +13,7 @@ import (
 
 // With a real process: SIGTERM while four handlers run.
 func TestSIGTERMFinishesWhatRuns(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	s.Events(t, 100)
 	k := spawn(t, "main", s.URL(), "", "WORK=500ms")
@@ -36,6 +37,7 @@ func TestSIGTERMFinishesWhatRuns(t *testing.T) {
 
 // With a real process: a handler that ignores its context.
 func TestStubbornHandlerExits75(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	s.Events(t, 1)
 	k := spawn(t, "main", s.URL(), "", "WORK=30s", "STUBBORN=1", "WORKER_DRAIN_TIMEOUT=300ms")
@@ -56,6 +58,7 @@ const slack = 300 * time.Millisecond
 
 // A second signal ends the process at once.
 func TestSecondSignalExitsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	s.Events(t, 10)
 	k := spawn(t, "main", s.URL(), "", "WORK=20s")
@@ -70,6 +73,7 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 
 // After SIGKILL the next process handles everything; twice at most what was held, and soon.
 func TestSIGKILLRepeatsAtMostWhatWasHeld(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	s.Events(t, 200)
 	k := spawn(t, "main", s.URL(), "", "WORK=20ms", "WORKER_CONCURRENCY=8")
@@ -101,6 +105,7 @@ func TestSIGKILLRepeatsAtMostWhatWasHeld(t *testing.T) {
 
 // A Runner by itself leaves the signals alone; with package shutdown everything in a process ends in order.
 func TestSignalsBelongToTheProgram(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	s.Events(t, 10)
 	bare := spawn(t, "bare", s.URL(), "", "WORK=5s")
@@ -126,6 +131,7 @@ func TestSignalsBelongToTheProgram(t *testing.T) {
 
 // The exit codes of a service that can't start.
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	for name, tc := range map[string]struct {
 		env  []string
@@ -150,6 +156,7 @@ func TestExitCodes(t *testing.T) {
 
 // With a real server process that is killed and comes back.
 func TestGoesOnAfterServerIsKilled(t *testing.T) {
+	t.Parallel()
 	p := testutil.ServerProcess(t)
 	p.Events(t, 100)
 	k := spawn(t, "main", p.URL(), "", "WORK=10ms")
@@ -170,6 +177,7 @@ func TestGoesOnAfterServerIsKilled(t *testing.T) {
 
 // A part of Main runs beside the Runner and is told to stop when that has drained; one that fails ends the process with 1.
 func TestPartsOfMain(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	s.Events(t, 10)
 	k := spawn(t, "parts", s.URL(), "", "WORK=300ms")
@@ -193,6 +201,7 @@ func TestPartsOfMain(t *testing.T) {
 
 // A process whose consumer is deleted ends with 1 and says why.
 func TestDeletedConsumerExits1(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t)
 	s.Events(t, 1)
 	k := spawn(t, "main", s.URL(), "")
@@ -205,6 +214,7 @@ func TestDeletedConsumerExits1(t *testing.T) {
 
 // A server in lame duck mode, then gone, then back: nothing is handled again.
 func TestLameDuck(t *testing.T) {
+	t.Parallel()
 	s := testutil.Server(t, func(o *server.Options) { o.LameDuckDuration, o.LameDuckGracePeriod = time.Second, 100*time.Millisecond })
 	s.Events(t, 100)
 	k := spawn(t, "main", s.URL(), "", "WORK=20ms")

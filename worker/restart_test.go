@@ -22,16 +22,17 @@ var (
 //
 //	go test ./worker -run TestRestarts -restart.seed 7 -v
 func TestRestarts(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]schedule{
 		"SIGTERM of workers and server": {workers: syscall.SIGTERM, server: true, allowed: func(int) int { return 0 }},
 		"SIGKILL of workers":            {workers: syscall.SIGKILL, allowed: func(kills int) int { return kills * restartSlots }},
 	} {
-		t.Run(name, func(t *testing.T) { tc.run(t) })
+		t.Run(name, func(t *testing.T) { t.Parallel(); tc.run(t) })
 	}
 	for name := range modes {
 		if name != "plain" {
 			tc := schedule{workers: syscall.SIGTERM, server: true, mode: name, allowed: func(int) int { return 0 }}
-			t.Run("SIGTERM of workers and server, "+name, func(t *testing.T) { tc.run(t) })
+			t.Run("SIGTERM of workers and server, "+name, func(t *testing.T) { t.Parallel(); tc.run(t) })
 		}
 	}
 }

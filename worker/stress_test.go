@@ -20,7 +20,7 @@ import (
 
 var (
 	stressSeed = flag.Uint64("stress.seed", 1, "seed of the first run of the stress test's faults")
-	stressRuns = flag.Uint64("stress.runs", 5, "runs of the stress test, each with the next seed")
+	stressRuns = flag.Uint64("stress.runs", 3, "runs of the stress test, each with the next seed")
 )
 
 // The stress test: two workers handle 300 messages, some of which fail, panic, hang, or fail always, while workers are killed and stopped, the server
