@@ -1,4 +1,4 @@
-// Command analytics keeps which pages are loaded and which inputs are filled in, since the beginning of 2026, in Parquet files by the hour, and makes a summary of them.
+// Command analytics keeps which pages are loaded and which inputs are filled in, since the beginning of 2026, in Parquet files by the hour, and sums them up.
 //
 //	analytics                      the service
 //	analytics -report              a summary of all that is in the files, as text, JSON and a chart

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
@@ -138,7 +139,7 @@ func TestChart(t *testing.T) {
 	}
 	if keep := os.Getenv("ANALYTICS_KEEP_CHART"); keep != "" { // to look at it
 		data, err := os.ReadFile(filepath.Join(s.dir, "report.png"))
-		if err = os.WriteFile(keep, data, 0o600); err != nil {
+		if err := errors.Join(err, os.WriteFile(keep, data, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
