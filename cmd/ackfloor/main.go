@@ -1,5 +1,6 @@
 // Command ackfloor is for the people who look after workers: it lists, shows, replays and removes the dead letters, what they could
-// not handle, and shows where the consumers of a stream stand. See docs/howto-dead-letters.md and docs/howto-cursors.md, and --help.
+// not handle, shows where the consumers of a stream stand, prints which rights a worker needs, and tries whether it could start. See
+// docs/howto-dead-letters.md, docs/howto-cursors.md and docs/howto-permissions.md, and --help.
 package main
 
 import (

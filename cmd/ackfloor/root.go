@@ -58,7 +58,7 @@ func (c *command) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(c.deadLetters(), c.cursors())
+	root.AddCommand(c.deadLetters(), c.cursors(), c.permissions(), c.check())
 	return root
 }
 

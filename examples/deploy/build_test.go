@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"debug/elf"
 	"io"
 	"io/fs"
@@ -11,13 +12,20 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
+
+// endLimit is for what happens at once on a machine that has nothing else to do.
+const endLimit = 20 * time.Second
 
 // services are the three, in the order in which they are started.
 var services = []string{"inventory", "email", "analytics"}
 
 // repository is the top folder, which is the context of every image.
 const repository = "../.."
+
+// token is what compose.yaml is given; it would be read as a number if it had no quotes.
+const token = "7e5"
 
 // outputs is the folder for what this process builds; TestMain removes it.
 var outputs string
@@ -26,6 +34,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(containedVariable) != "" {
 		contained() // does not return
 	}
+	_ = os.Setenv("NATS_TOKEN", `"`+token+`"`) // for nats.conf, which finds it in its container
 	var err error
 	if outputs, err = os.MkdirTemp("", "ackfloor-deploy-"); err != nil {
 		panic(err)
@@ -167,4 +176,22 @@ func build(t *testing.T, folder, program string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+}
+
+// lockedBuffer is the output of a process.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }

@@ -45,6 +45,9 @@ func TestComposeFile(t *testing.T) {
 	if got, want := slices.Sorted(slices.Values(p.ServiceNames())), []string{"analytics", "email", "inventory", "nats"}; !slices.Equal(got, want) {
 		t.Fatalf("services %q, want %q", got, want)
 	}
+	if got := deref(p.Services["nats"].Environment)["NATS_TOKEN"]; got != os.Getenv("NATS_TOKEN") { // with which the tests run nats.conf
+		t.Errorf("the server is given the token %s, want it in quotes", got)
+	}
 	for name, s := range p.Services {
 		for _, what := range composeProblems(p, s) {
 			t.Errorf("%s: %s", name, what)

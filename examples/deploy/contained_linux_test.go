@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -24,7 +23,6 @@ const (
 	dropAll   = 4     // PR_CAP_AMBIENT_CLEAR_ALL
 	prAmbient = 47    // PR_CAP_AMBIENT
 	prNoNew   = 38    // PR_SET_NO_NEW_PRIVS
-	endLimit  = 20 * time.Second
 )
 
 // jail is a container without an engine: new user, process and mount namespaces, an empty root that can't be written to, and one program as process 1.
@@ -37,24 +35,6 @@ type jail struct {
 	Dir     string            // where it works
 	Mounts  map[string]string // folders: where in the jail, and which of this system; these can be written to
 	Files   map[string]string // files that can be read: where in the jail, and what is in them
-}
-
-// lockedBuffer is the output of a process.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // inmate is a process in a jail.
@@ -102,15 +82,23 @@ func (p *inmate) code(t *testing.T) int {
 	}
 }
 
-// stop sends SIGTERM, as an engine does, and wants a drained worker.
-func (p *inmate) stop(t *testing.T) {
+// term sends SIGTERM, as an engine does.
+func (p *inmate) term(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.code(t); code != 0 || !strings.Contains(p.out.String(), "stopped: ") {
+}
+
+// drained waits for the end of a worker that was told to stop and tells how many messages it has handled.
+func (p *inmate) drained(t *testing.T) (handled int) {
+	t.Helper()
+	code := p.code(t)
+	_, last, _ := strings.Cut(p.out.String(), "stopped: ")
+	if _, err := fmt.Sscanf(last, "%d handled", &handled); err != nil || code != 0 {
 		t.Fatalf("exit code %d, want 0 of a drained worker; it said:\n%s", code, p.out)
 	}
+	return handled
 }
 
 // peak is the most memory that a process has had, in MB. It has to be there still.

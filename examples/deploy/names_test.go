@@ -13,7 +13,8 @@ import (
 	"github.com/ackfloor/ackfloor/worker"
 )
 
-// afterDrain is what a stop may take behind the grace for handlers: 3 s for the last confirmations, and what a service does then (5 s for an outbox or a summary), and a little.
+// afterDrain is what a stop may take behind the grace for handlers: 3 s for the last confirmations, and what a service does then (5 s for an outbox or a
+// summary), and a little.
 const afterDrain = 10 * time.Second
 
 // drainTimeout is the grace that a service has: by its environment, by the default in its main.go, by the worker's.

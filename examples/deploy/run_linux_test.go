@@ -2,8 +2,7 @@ package deploy
 
 import (
 	"context"
-	"fmt"
-	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,48 +10,8 @@ import (
 	"time"
 
 	"github.com/compose-spec/compose-go/v2/types"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
-
-const token = "7e5deadbeef0123456789" // read as a number if it had no quotes
-
-// natsOf runs the server of compose.yaml, by its configuration, on other ports and another folder.
-func natsOf(t *testing.T) (*server.Server, *nats.Conn) {
-	t.Helper()
-	t.Setenv("NATS_TOKEN", `"`+token+`"`)
-	o, err := server.ProcessConfigFile("nats.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.StoreDir != "/data" || o.Port != 4222 || o.HTTPPort != 8222 {
-		t.Fatalf("store %s, ports %d and %d: compose.yaml says otherwise", o.StoreDir, o.Port, o.HTTPPort)
-	}
-	o.Host, o.Port, o.HTTPPort, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, server.RANDOM_PORT, t.TempDir(), true, true
-	s, err := server.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server takes no connections")
-	}
-	if nc, err := nats.Connect(s.ClientURL()); err == nil {
-		nc.Close()
-		t.Error("the server takes a connection without a token")
-	}
-	nc, err := nats.Connect(s.ClientURL(), nats.Token(token))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return s, nc
-}
 
 // container is a service of compose.yaml as a jail. Where it finds the server and where it is served are other than there.
 func container(t *testing.T, s types.ServiceConfig, volumes map[string]string, natsURL string) jail {
@@ -82,23 +41,20 @@ func container(t *testing.T, s types.ServiceConfig, volumes map[string]string, n
 	return j
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return ":" + port
-}
-
-// The three containers of compose.yaml, each as process 1 of an empty root that can't be written to, as no root and without rights: they become healthy, do their work, drain at
-// SIGTERM and exit with 0; started again, they go on where they were.
+// The three containers of compose.yaml, each as process 1 of an empty root that can't be written to, as no root and without rights: they become healthy,
+// do their work, drain at SIGTERM and exit with 0; started again, they go on where they were.
 func TestContainersWorkAndDrain(t *testing.T) {
+	t.Parallel()
 	needJail(t)
 	project := composeProject(t)
-	srv, nc := natsOf(t)
+	srv, js := natsOf(t)
+	test := project.Services["nats"].HealthCheck.Test
+	_, path, _ := strings.Cut(test[len(test)-1], ":8222")
+	if resp, err := http.Get("http://" + srv.MonitorAddr().String() + path); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("the healthcheck of nats: %v, %v", resp, err)
+	} else {
+		_ = resp.Body.Close()
+	}
 	volumes := map[string]string{}
 	for round, handled := range []int{10, 0} {
 		running := map[string]*inmate{}
@@ -107,17 +63,14 @@ func TestContainersWorkAndDrain(t *testing.T) {
 			running[name] = j.start(t)
 			healthy(t, j, project.Services[name].HealthCheck.Test[2:])
 		}
-		floors(t, nc, map[string]uint64{"analytics": 6, "inventory": 7, "email": 8})
+		floors(t, js, map[string]uint64{"analytics": 6, "inventory": 7, "email": 8})
 		sum := 0
 		for name, p := range running {
 			t.Logf("round %d: %s had %d MB at most", round+1, name, p.peak(t))
-			p.stop(t)
-			var n int
-			_, rest, _ := strings.Cut(p.out.String(), "stopped: ")
-			if _, err := fmt.Sscanf(rest, "%d handled", &n); err != nil {
-				t.Fatalf("%s: %v: %q", name, err, rest)
-			}
-			sum += n
+			p.term(t)
+		}
+		for _, p := range running {
+			sum += p.drained(t)
 		}
 		if sum != handled {
 			t.Errorf("round %d: %d handled, want %d", round+1, sum, handled)
@@ -144,12 +97,9 @@ func healthy(t *testing.T, j jail, args []string) {
 	}
 }
 
-func floors(t *testing.T, nc *nats.Conn, want map[string]uint64) {
+// floors waits until the consumers have come so far.
+func floors(t *testing.T, js jetstream.JetStream, want map[string]uint64) {
 	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, floor := range want {
 		var got uint64
 		for began := time.Now(); got < floor; time.Sleep(20 * time.Millisecond) {
@@ -167,6 +117,7 @@ func floors(t *testing.T, nc *nats.Conn, want map[string]uint64) {
 
 // A jail is what it says: no root, no right, nothing that can be written to but what is mounted.
 func TestJail(t *testing.T) {
+	t.Parallel()
 	needJail(t)
 	folder := t.TempDir()
 	program := filepath.Join(folder, "look")
