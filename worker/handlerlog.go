@@ -38,9 +38,9 @@ func LoggerOf(ctx context.Context, m *ackfloor.Message) *zap.Logger {
 	return Logger(ctx).With(identity{subject: printable(m.Subject), sequence: m.Sequence}.fields(m.Attempt)...)
 }
 
-// Slog is Logger for those who use log/slog.
+// Slog is Logger for those who use log/slog. As with Logger, an error has no stack.
 func Slog(ctx context.Context) *slog.Logger {
-	return slog.New(zapslog.NewHandler(Logger(ctx).Core()))
+	return slog.New(zapslog.NewHandler(Logger(ctx).Core(), zapslog.AddStacktraceAt(slog.LevelError+1<<10)))
 }
 
 // WithLogFields has Logger add what fields returns, which is asked with the context that Logger gets, when it is called and not before.

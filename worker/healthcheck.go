@@ -44,7 +44,8 @@ func healthcheck(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		fmt.Fprintln(stderr, err)
 		return shutdown.ExitFailed
 	}
-	plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy of the environment: the worker is here
+	plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, // no proxy of the environment: the worker is here
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := plain.Do(req)
 	if err != nil {
 		fmt.Fprintln(stderr, err)

@@ -128,6 +128,8 @@ func (r *Runner) stampSubject(seq uint64, now time.Duration) string {
 
 // onAnswer takes the server's answers to settlements and stamps.
 func (r *Runner) onAnswer(m *nats.Msg) {
+	r.answersIn.Add(1)
+	defer r.answersOut.Add(1)
 	r.at("answer")
 	token := m.Subject[len(r.answers)+1:]
 	if token[0] != 'w' {

@@ -266,6 +266,7 @@ func sequences(all []success) (seqs []uint64) {
 
 // How long nothing is handled when the process that works is stopped, or killed.
 func TestTakeOverTimes(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		signal syscall.Signal
 		env    string
@@ -277,6 +278,7 @@ func TestTakeOverTimes(t *testing.T) {
 		"killed, without keys":  {syscall.SIGKILL, "UNORDERED=1", 2500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const n = 3000
 			f := newPinnedFleet(t, n, 30, "WORK=10ms", tc.env)
 			f.kids[0].waitFor("end", 300, 10*time.Second)

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackfloor/ackfloor"
@@ -18,6 +19,7 @@ type reader struct {
 	alarm  *alarm         // of the loop that sees to it that reading goes on
 	marked chan struct{}  // a token when a mark was read
 	over   chan struct{}  // closed when reading has ended
+	turns  atomic.Uint64  // how often a readTurn was read
 
 	// guarded by buffer.mu
 	within *delivery     // whose handler the goroutine that reads has called; nil: none
@@ -34,6 +36,7 @@ const (
 var (
 	readMark = &nats.Msg{Subject: "mark"} // tell that everything before it was read
 	readEnd  = &nats.Msg{Subject: "end"}  // end reading
+	readTurn = &nats.Msg{Subject: "turn"} // tell that reading goes on
 )
 
 // newReader makes room for all that may arrive: what was asked for, twice, since an answer that was lost may be asked for again, and statuses.
@@ -57,6 +60,8 @@ func (r *Runner) read() {
 		case readMark:
 			r.buf.wake()
 			r.reader.marked <- struct{}{}
+		case readTurn:
+			r.reader.turns.Add(1)
 		case readEnd:
 			close(r.reader.over)
 			return

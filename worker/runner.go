@@ -53,6 +53,8 @@ type Runner struct {
 	source     *Runner                // whose replays this one handles; nil: it handles a stream's messages
 	replays    atomic.Pointer[Runner] // that handles ours
 	parked     parked
+	answersIn  atomic.Uint64 // answers that were begun to be taken
+	answersOut atomic.Uint64 // and those that were
 	failures   failures
 	tally      *tally
 

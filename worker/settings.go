@@ -15,11 +15,13 @@ type Setting struct {
 }
 
 // Settings lists c as the variables that would say the same, in the order of the reference, without a secret: for a status page or a line in
-// the log. prefix is the one that FromEnv takes; "" means WORKER. Fields without a variable, such as Key, are not in it.
+// the log. prefix is the one that FromEnv takes; "" means WORKER. Fields without a variable, such as Key, are not in it. What is zero in c is shown as the default
+// that it means.
 func (c Config) Settings(prefix string) []Setting {
 	if prefix == "" {
 		prefix = defaultPrefix
 	}
+	c, _ = c.withDefaults()
 	plain, _ := Config{Stream: c.Stream, Consumer: c.Consumer}.withDefaults() // an error leaves fields as they are, and nothing counts as default
 	out := settings(strings.TrimSuffix(prefix, "_")+"_", reflect.ValueOf(c), reflect.ValueOf(plain))
 	return append(out, settings("", reflect.ValueOf(c.Connection), reflect.ValueOf(plain.Connection))...)

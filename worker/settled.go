@@ -18,7 +18,8 @@ type Settled struct {
 }
 
 // OnSettled has f called for each settlement once the server has confirmed it, in no order; for tracing, or for tests. f is called by the goroutine that
-// takes the answers, so it must not wait for anything. It may be set and, with nil, taken away at any time. What is replayed from the dead letters is not told.
+// takes the answers, and by others at the same time: it must not wait for anything, or nothing is confirmed any more. There is one f: a second takes the place of the first, and nil takes
+// it away, at any time. What is replayed from the dead letters is not told.
 func (r *Runner) OnSettled(f func(Settled)) {
 	if f == nil {
 		r.conf.told.Store(nil)

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -45,6 +47,12 @@ func (c slogCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.Chec
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	rec := slog.NewRecord(e.Time, slogLevel(e.Level), e.Message, e.Caller.PC)
 	attrs, groups := slogAttrs(fields)
+	if e.LoggerName != "" {
+		attrs = append(attrs, slog.String("logger", e.LoggerName))
+	}
+	if e.Stack != "" {
+		attrs = append(attrs, slog.String("stacktrace", e.Stack))
+	}
 	for i := len(groups) - 1; i >= 0; i-- { // the innermost first
 		inner := groups[i].attrs
 		if i+1 < len(groups) {
@@ -108,8 +116,8 @@ func slogAttr(f zapcore.Field) []slog.Attr {
 	to := zapcore.NewMapObjectEncoder()
 	f.AddTo(to)
 	out := make([]slog.Attr, 0, len(to.Fields))
-	for key, value := range to.Fields {
-		out = append(out, slog.Any(key, value))
+	for _, key := range slices.Sorted(maps.Keys(to.Fields)) { // several only of an inlined object
+		out = append(out, slog.Any(key, to.Fields[key]))
 	}
 	return out
 }
