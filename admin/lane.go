@@ -43,6 +43,9 @@ func laneOf(c tape.Cursor, w window, held map[string][]worker.HeldItem) lane {
 	}
 	if c.Outstanding == 0 { // what lies between was settled, or is of other subjects
 		l.Done, l.Open = percent(max(floor, delivered)), "0%"
+		if c.Unprocessed == 0 { // and so is what lies ahead
+			l.Done = percent(100)
+		}
 	}
 	switch {
 	case c.Paused:

@@ -5,20 +5,33 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ackfloor/ackfloor/worker"
 )
 
-// aliveWait is how long every loop has to go round. Two of them may be in a request to the server, half a second each.
+// aliveWait is how long every loop has to go round: one may be in requests to the server, each given up after half a second.
 const aliveWait = 2 * time.Second
 
 // serveLive answers whether to restart the process: only its own loops count, never the server.
 func (s *Site) serveLive(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), aliveWait)
 	defer cancel()
+	answers := make(map[*worker.Runner]error, len(s.runners))
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for _, one := range s.runners { // at the same time: each may take its half second in a request to the server
+		all.Go(func() {
+			err := one.Alive(ctx)
+			mu.Lock()
+			answers[one] = err
+			mu.Unlock()
+		})
+	}
+	all.Wait()
 	s.probe(w, r, func(one *worker.Runner) (bool, string) {
-		if err := one.Alive(ctx); err != nil {
+		if err := answers[one]; err != nil {
 			return false, err.Error()
 		}
 		return true, "its loops run"

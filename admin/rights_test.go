@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -92,4 +93,39 @@ func TestServerThatHangs(t *testing.T) {
 	}
 	p.Signal(syscall.SIGCONT)
 	wait(t, "the tape to be new again", func() bool { return x.status().Tapes[0].Problem == "" })
+}
+
+// However many Runners a process has, it is alive while their server hangs: each of them may be in a request to it.
+func TestAliveWhileTheServerHangs(t *testing.T) {
+	p := testutil.ServerProcess(t)
+	p.Events(t, 5)
+	const runners = 8
+	core, logs := observer.New(zap.InfoLevel)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, runners+1)
+	var all []*worker.Runner
+	for i := range runners {
+		r, err := worker.New(p.Conn(t), worker.Config{Stream: "EVENTS", Consumer: fmt.Sprintf("c%d", i), HTTPAddr: "127.0.0.1:0", Logger: zap.NewNop(), DrainTimeout: time.Second}, testutil.Succeed())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+		go func() { ended <- r.Run(ctx) }()
+	}
+	go func() { ended <- admin.With(admin.Options{Logger: zap.New(core), Runners: all[1:]})(ctx, all[0]) }()
+	defer func() {
+		cancel()
+		for range runners + 1 {
+			<-ended
+		}
+	}()
+	x := &rig{t: t, url: address(t, logs)}
+	wait(t, "all to be ready", func() bool { code, _, _ := get(t, x.url+"/readyz"); return code == 200 })
+	p.Signal(syscall.SIGSTOP)
+	defer p.Signal(syscall.SIGCONT)
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if code, body, _ := get(t, x.url+"/livez"); code != 200 {
+			t.Fatalf("/livez: %d %s", code, body)
+		}
+	}
 }

@@ -148,7 +148,7 @@ var states = []family{
 		read: func(s *snapshot) float64 { return truth(s.Connected) }},
 	{name: "ready", kind: gauge, unit: boolean, help: "Whether the worker is bound and connected, and its pulls are answered.",
 		read: func(s *snapshot) float64 { return truth(s.Ready) }},
-	{name: "alive", kind: gauge, unit: boolean, help: "Whether the loops of the worker run, or it has ended as it should.",
+	{name: "alive", kind: gauge, unit: boolean, help: "Whether the worker goes on, or has ended as it should: 0 once it has failed. A loop that hangs shows at /livez.",
 		read: func(s *snapshot) float64 { return truth(s.Alive) }},
 	{name: "paused", kind: gauge, unit: boolean, help: "Whether nothing is pulled and nothing started, because a handler asked for a pause.",
 		read: func(s *snapshot) float64 { return truth(s.Paused != "") }},

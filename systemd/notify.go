@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	lookEvery   = time.Second            // how often it is looked what the Runners do
-	statusEvery = 5 * time.Second        // how often STATUS is said anew while only its numbers change
-	lookWait    = 500 * time.Millisecond // for the server to tell the cursors
-	extension   = 10 * time.Second       // by which a start or a stop is extended, every other second
-	stopMargin  = 15 * time.Second       // behind the grace, for what is settled and confirmed then
+	lookEvery     = time.Second            // how often it is looked what the Runners do
+	statusEvery   = 5 * time.Second        // how often STATUS is said anew while only its numbers change
+	lookWait      = 500 * time.Millisecond // for the server to tell the cursors
+	shortWatchdog = 5 * time.Second        // below which a server that does not answer may cost a feeding
+	extension     = 10 * time.Second       // by which a start or a stop is extended, every other second
+	stopMargin    = 15 * time.Second       // behind the grace, for what is settled and confirmed then
 )
 
 // Notify is a part of worker.Main that tells systemd of its Runner. The error is that of a socket that can't be written to when the worker is ready: the unit would
@@ -38,6 +39,9 @@ func For(runners ...*worker.Runner) func(ctx context.Context) error {
 			return fmt.Errorf("systemd: WATCHDOG_USEC or WATCHDOG_PID: %w", err)
 		}
 		n := &notifier{runners: runners, watchdog: watchdog}
+		if watchdog > 0 && watchdog < shortWatchdog {
+			n.log().Warn("WatchdogSec is short: a loop may be in a request to the server for half a second", zap.Duration("watchdog", watchdog), zap.Duration("at_least", shortWatchdog))
+		}
 		return n.run(ctx)
 	}
 }
@@ -52,6 +56,7 @@ type notifier struct {
 	stopping time.Time // when the first of them began to drain
 	status   string    // said last
 	said     time.Time
+	looked   time.Time // when the cursors were asked for last
 	extended time.Time // when time was asked for last
 	fed      time.Time // when WATCHDOG was said last
 	failing  bool      // a message could not be sent, and that was logged
@@ -84,18 +89,19 @@ func (n *notifier) run(ctx context.Context) error {
 // tell says what is new.
 func (n *notifier) tell(ctx context.Context, now time.Time) error {
 	var lines []string
-	if !n.ready && n.allBound() { // also when it has ended since, having found nothing to do
+	if !n.ready && n.all(worker.StateWorking) { // also when it has ended since, having found nothing to do
 		if err := n.send("READY=1\nSTATUS=" + n.words()); err != nil {
 			return err
 		}
 		n.ready = true
 	}
-	if n.stopping.IsZero() && n.first() >= worker.StateDraining {
+	if n.stopping.IsZero() && n.all(worker.StateDraining) { // one alone may have ended because it was idle
 		n.stopping = now
 		lines = append(lines, "STOPPING=1")
 	}
-	if due := now.Sub(n.said) >= statusEvery; due {
-		n.look(ctx)
+	if n.watchdog > 0 && now.Sub(n.fed) >= n.watchdog/3 && n.alive(ctx) {
+		lines = append(lines, "WATCHDOG=1")
+		n.fed = now
 	}
 	if more := n.extend(now); more != "" {
 		lines = append(lines, more)
@@ -105,12 +111,12 @@ func (n *notifier) tell(ctx context.Context, now time.Time) error {
 		lines = append(lines, "STATUS="+words)
 		n.status, n.said = words, now
 	}
-	if n.watchdog > 0 && now.Sub(n.fed) >= n.watchdog/3 && n.alive(ctx) {
-		lines = append(lines, "WATCHDOG=1")
-		n.fed = now
-	}
 	if len(lines) > 0 {
 		_ = n.send(strings.Join(lines, "\n")) // logged; what counts is said again
+	}
+	if now.Sub(n.looked) >= statusEvery { // behind what must not wait for a server
+		n.looked = now
+		n.look(ctx)
 	}
 	return nil
 }
@@ -134,13 +140,18 @@ func (n *notifier) extend(now time.Time) string {
 func (n *notifier) alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.watchdog/2)
 	defer cancel()
+	hung := make(chan error, len(n.runners))
 	for _, r := range n.runners {
-		if err := r.Alive(ctx); err != nil {
+		go func() { hung <- r.Alive(ctx) }()
+	}
+	alive := true
+	for range n.runners {
+		if err := <-hung; err != nil {
 			n.log().Error("systemd's watchdog is not fed", zap.Error(err))
-			return false
+			alive = false
 		}
 	}
-	return true
+	return alive
 }
 
 // look asks where the consumers stand, for the numbers of the status. What does not answer keeps the ones that it had.
@@ -154,18 +165,10 @@ func (n *notifier) look(ctx context.Context) {
 	}
 }
 
-// first is the state of the Runner that is furthest on.
-func (n *notifier) first() worker.State {
-	var first worker.State
+// all tells whether every Runner is in a state, or a later one.
+func (n *notifier) all(state worker.State) bool {
 	for _, r := range n.runners {
-		first = max(first, r.Status().State)
-	}
-	return first
-}
-
-func (n *notifier) allBound() bool {
-	for _, r := range n.runners {
-		if r.Status().State < worker.StateWorking {
+		if r.Status().State < state {
 			return false
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ackfloor/ackfloor/systemd"
 	"github.com/ackfloor/ackfloor/testutil"
 	"github.com/ackfloor/ackfloor/worker"
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -281,4 +282,68 @@ func TestForms(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("nothing is said of a socket that is not there")
 	}
+}
+
+// Of two Runners one ends because it is idle: that is no stop of the service.
+func TestOneThatIsIdleStopsNothing(t *testing.T) {
+	m := newManager(t)
+	s := testutil.Server(t)
+	s.Events(t, 1)
+	var all []*worker.Runner
+	for i := range 2 {
+		r, err := worker.New(s.Conn(t), worker.Config{Stream: "EVENTS", Consumer: fmt.Sprintf("D%d", i), DeadLetter: "off", Records: "off", PullExpiry: 200 * time.Millisecond, ExitWhenIdle: i == 0, Logger: zap.NewNop()}, testutil.Succeed())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	part, beside := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- systemd.For(all...)(part) }()
+	ran := make(chan error, 1)
+	go func() { ran <- worker.RunAll(ctx, all...) }()
+	m.sees(t, "READY=1", 10*time.Second)
+	for end := time.Now().Add(20 * time.Second); all[0].Status().State != worker.StateEnded; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the idle one does not end")
+		}
+	}
+	time.Sleep(2500 * time.Millisecond)
+	if n := m.count("STOPPING"); n != 0 {
+		t.Errorf("the stop was announced %d times", n)
+	}
+	cancel()
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	beside()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	m.sees(t, "STOPPING=1", 2*time.Second)
+}
+
+// An idle worker asks the server for its numbers every five seconds, not each time that it looks.
+func TestAsksTheServerSeldom(t *testing.T) {
+	newManager(t)
+	s := testutil.Server(t)
+	s.Events(t, 1)
+	asked := make(chan struct{}, 1000)
+	nc := s.Conn(t)
+	if _, err := nc.Subscribe("$JS.API.CONSUMER.INFO.EVENTS.D", func(*nats.Msg) { asked <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	w := start(t, s, testutil.Succeed(), nil)
+	time.Sleep(3 * time.Second)
+	before := len(asked)
+	time.Sleep(6 * time.Second)
+	if n := len(asked) - before; n > 3 {
+		t.Errorf("the server was asked %d times in six seconds", n)
+	}
+	w.stop()
+	w.ends(t)
 }

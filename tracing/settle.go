@@ -47,7 +47,8 @@ type handled struct {
 }
 
 // Follow has a span made of each settlement of r, as a child of the span in which the message was handled: from when the settlement was first sent until the
-// server had confirmed it. Only what is sampled has one. Part does the same as a part of worker.Main. ctx gives the values that the SDK's samplers and processors see; it
+// server had confirmed it. Only what is sampled has one. Spans are made and ended in the goroutine that takes the server's answers, so the provider must export behind a batch
+// processor, as one does in production: with a processor that exports at once, an exporter that hangs holds up all confirmations. It takes Runner.OnSettled. Part does the same as a part of worker.Main. ctx gives the values that the SDK's samplers and processors see; it
 // ends nothing. It may be called before r runs.
 func (t *Tracing) Follow(ctx context.Context, r *worker.Runner) {
 	ctx = context.WithoutCancel(ctx)

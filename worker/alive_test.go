@@ -74,6 +74,41 @@ func TestAlive(t *testing.T) {
 	})
 }
 
+// What the Runner calls inside of its parts shows too: a key that never comes, and an observer that waits.
+func TestAliveWithCodeThatHangs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		part string
+		set  func(w *running, hang chan struct{})
+		cfg  func(c *Config, hang chan struct{})
+	}{
+		"the key":      {"reader", func(*running, chan struct{}) {}, func(c *Config, hang chan struct{}) { c.Key = func(*ackfloor.Message) string { <-hang; return "" } }},
+		"the observer": {"answers", func(w *running, hang chan struct{}) { w.OnSettled(func(Settled) { <-hang }) }, func(*Config, chan struct{}) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, testutil.Bubble(t), 1)
+				hang := make(chan struct{})
+				w := r.make(r.s.Conn(t), ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error { return nil }), func(c *Config) { tc.cfg(c, hang) })
+				tc.set(w, hang)
+				w.run()
+				w.working()
+				time.Sleep(time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				if err := w.Alive(ctx); err == nil || !strings.Contains(err.Error(), tc.part) {
+					t.Errorf("it is said to be alive: %v", err)
+				}
+				close(hang)
+				if err := w.Alive(t.Context()); err != nil {
+					t.Errorf("when it goes on: %v", err)
+				}
+				r.floor(1, 10*time.Second)
+				w.ok(w.end())
+			})
+		})
+	}
+}
+
 // One that has failed is not.
 func TestAliveAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
