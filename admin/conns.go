@@ -13,7 +13,8 @@ import (
 var quiet = log.New(io.Discard, "", 0)
 
 // connLimit bounds the connections of a server. When all are taken, the oldest one on which no request is being answered makes room: one that waits for its
-// next request, or sends its first one slowly. So a probe gets through whoever holds connections open. Where all are busy the new one is closed.
+// next request, or sends its first one slowly. Where all are busy it is the oldest of those:
+// a page that is open connects again, and one that asks without reading does not keep a probe out. So a probe gets through whoever holds connections open.
 type connLimit struct {
 	most int
 
@@ -25,6 +26,14 @@ type connLimit struct {
 type connUse struct {
 	number uint64 // in the order of arrival
 	busy   bool   // a request is being answered
+}
+
+// before tells whether it makes room before another one does.
+func (u *connUse) before(other *connUse) bool {
+	if u.busy != other.busy {
+		return other.busy
+	}
+	return u.number < other.number
 }
 
 type connKey struct{}
@@ -62,12 +71,9 @@ func (l *connLimit) add(c net.Conn) (victim net.Conn) {
 	defer l.mu.Unlock()
 	if len(l.open) >= l.most {
 		for other, use := range l.open {
-			if !use.busy && (victim == nil || use.number < l.open[victim].number) {
+			if victim == nil || use.before(l.open[victim]) {
 				victim = other
 			}
-		}
-		if victim == nil {
-			return c
 		}
 		delete(l.open, victim)
 	}

@@ -160,7 +160,7 @@ type fakeConn struct {
 
 func (f *fakeConn) Close() error { f.closed = true; return errors.New("closed") }
 
-// A new connection takes the place of the oldest on which nothing is answered, and never of one that is being served.
+// A new connection takes the place of the oldest on which nothing is answered, and where all are being served that of the oldest of them: a probe gets through.
 func TestConnLimit(t *testing.T) {
 	l := &connLimit{most: 2, open: map[net.Conn]*connUse{}}
 	var c [6]*fakeConn
@@ -176,13 +176,14 @@ func TestConnLimit(t *testing.T) {
 	}
 	l.use(c[2], true)
 	l.changed(c[3], 0)
-	if !c[3].closed || c[0].closed || c[2].closed || len(l.open) != 2 {
-		t.Error("with all busy the new one is not turned away")
+	if !c[0].closed || c[2].closed || c[3].closed || len(l.open) != 2 {
+		t.Error("with all busy the oldest has not made room")
 	}
-	l.use(c[0], false)
-	l.use(c[3], true) // it was never counted
+	l.use(c[3], true)
+	l.use(c[2], false)
+	l.use(c[0], true) // it is gone
 	l.changed(c[4], 0)
-	if !c[0].closed || c[4].closed || len(l.open) != 2 {
+	if !c[2].closed || c[3].closed || c[4].closed || len(l.open) != 2 {
 		t.Error("one that became idle has not made room")
 	}
 }
