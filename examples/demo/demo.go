@@ -7,9 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +19,7 @@ import (
 
 const (
 	stream     = "EVENTS"
-	stopLimit  = 40 * time.Second // for a service to drain, above its grace
+	stopLimit  = 75 * time.Second // for a service to drain: above the grace of each, which is 60s at the most
 	lookLimit  = 400 * time.Millisecond
 	readyLimit = 30 * time.Second
 	ackWait    = "3s" // not the usual 30s: what one that was killed held comes back while one looks
@@ -31,126 +29,116 @@ var services = []string{"inventory", "email", "analytics"}
 
 // demo is the server, the three services, the shop's traffic, and the eye on them.
 type demo struct {
+	out      io.Writer
+	addr     string // of the server
 	server   *process
 	services []*process
 	traffic  *traffic
 	reader   *tape.Reader
+	js       jetstream.JetStream
 	nc       *nats.Conn
 	log      *os.File
 	seen     atomic.Pointer[tape.Tape] // last
 	stop     context.CancelFunc        // of the traffic
 	over     sync.WaitGroup
-	built    string // a folder to be removed
+	left     *leftovers
+	unlock   func() // gives the folder back
 }
 
-func newDemo(ctx context.Context, s settings, out io.Writer) (_ *demo, err error) {
-	if _, err := os.Stat(filepath.Join(s.dir, mark)); err == nil {
-		_ = os.RemoveAll(s.dir) // one of an earlier run
-	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return nil, err
-	}
-	dir, err := filepath.Abs(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, mark), nil, 0o600); err != nil {
-		return nil, err
-	}
-	d := &demo{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.close())
+// newDemo starts everything. Where ctx ends before it is up, there is neither a demo nor an error.
+func newDemo(ctx context.Context, s settings, out io.Writer, left *leftovers) (*demo, error) {
+	d := &demo{out: out, left: left}
+	if err := d.open(ctx, s); err != nil {
+		if ctx.Err() != nil {
+			err = nil
 		}
-	}()
-	if d.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.close())
 	}
-	if s.bin == "" {
-		fmt.Fprintln(out, "building the three services …")
-		if d.built, err = build(ctx); err != nil {
-			return nil, err
-		}
-		s.bin = d.built
-	}
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	d.server = &process{name: "server", path: self, dir: dir, env: []string{serverVariable + "=" + addr}, log: d.log}
-	if err := d.server.start(); err != nil {
-		return nil, err
-	}
-	url := "nats://" + addr
-	if d.nc, err = connect(ctx, url); err != nil {
-		return nil, err
-	}
-	js, err := jetstream.New(d.nc)
-	if err != nil {
-		return nil, err
-	}
-	d.reader = tape.NewReader(js, stream, services...)
-	if err := restock(ctx, filepath.Join(s.bin, "inventory"+exe), dir); err != nil {
-		return nil, err
-	}
-	for _, name := range services {
-		p := &process{name: name, path: filepath.Join(s.bin, name+exe), dir: dir, env: []string{"NATS_URL=" + url, "WORKER_ACK_WAIT=" + ackWait}, log: d.log}
-		d.services = append(d.services, p)
-		if err := p.start(); err != nil {
-			return nil, err
-		}
-	}
-	if err := d.bound(ctx); err != nil {
-		return nil, err
-	}
-	d.traffic = newTraffic(js, s.rate, uint64(time.Now().UnixNano()))
-	work, stop := context.WithCancel(ctx)
-	d.stop = stop
-	d.over.Go(func() { d.traffic.run(work) })
 	return d, nil
 }
 
-// restock fills the shelves: this shop never runs out.
-func restock(ctx context.Context, inventory, dir string) error {
-	cmd := exec.CommandContext(ctx, inventory, "-restock", "mug=1000000", "teapot=1000000", "kettle=1000000")
-	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("restocking: %w: %s", err, text)
+func (d *demo) open(ctx context.Context, s settings) (err error) {
+	dir := ""
+	if dir, d.unlock, err = openFolder(ctx, s.dir); err != nil {
+		return err
+	}
+	if d.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
+		return err
+	}
+	if s.bin == "" {
+		fmt.Fprintln(d.out, "building the three services …")
+		if s.bin, err = d.left.temp(); err != nil {
+			return err
+		}
+		if err := build(ctx, s.bin); err != nil {
+			return err
+		}
+	} else if s.bin, err = filepath.Abs(s.bin); err != nil {
+		return err
+	}
+	if err := d.startServer(ctx, dir); err != nil {
+		return err
+	}
+	if err := restock(ctx, filepath.Join(s.bin, "inventory"+exe), dir); err != nil {
+		return err
+	}
+	if err := d.startServices(ctx, s.bin, dir); err != nil {
+		return err
+	}
+	if err := d.bound(ctx); err != nil {
+		return err
+	}
+	d.traffic = newTraffic(d.js, s.rate, uint64(time.Now().UnixNano()))
+	work, stop := context.WithCancel(ctx)
+	d.stop = stop
+	d.over.Go(func() { d.traffic.run(work) })
+	return nil
+}
+
+func (d *demo) startServer(ctx context.Context, dir string) (err error) {
+	if d.addr, err = freeAddr(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	d.server = d.left.watch(&process{name: "server", path: self, dir: dir, env: []string{serverVariable + "=" + d.addr}, log: d.log, piped: true})
+	if err := d.server.start(ctx); err != nil {
+		return err
+	}
+	if d.nc, err = connect(ctx, "nats://"+d.addr); err != nil {
+		return err
+	}
+	d.js, err = jetstream.New(d.nc)
+	return err
+}
+
+func (d *demo) startServices(ctx context.Context, bin, dir string) error {
+	d.reader = tape.NewReader(d.js, stream, services...)
+	for _, name := range services {
+		page, err := freeAddr()
+		if err != nil {
+			return err
+		}
+		env := []string{"NATS_URL=nats://" + d.addr, "WORKER_ACK_WAIT=" + ackWait, "WORKER_HTTP_ADDR=" + page}
+		if name == "email" {
+			env = append(env, "EMAIL_RATE=off") // nobody is written to: its letters stay on this machine
+		}
+		p := d.left.watch(&process{name: name, path: filepath.Join(bin, name+exe), dir: dir, env: env, log: d.log, page: page})
+		d.services = append(d.services, p)
+		if err := p.start(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// mark is in each folder that a demo has used, so that no other is emptied.
-const mark = "ackfloor-demo"
-
-var exe = map[string]string{"windows": ".exe"}[runtime.GOOS]
-
-// build builds the services, into a folder of its own.
-func build(ctx context.Context) (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "ackfloor-demo-"); err != nil {
-		return "", err
+// pages says where the services' status pages are.
+func (d *demo) pages() {
+	for _, p := range d.services {
+		fmt.Fprintf(d.out, "status page of %-10s http://%s\n", p.name, p.page)
 	}
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
-	for _, name := range services {
-		args = append(args, "github.com/ackfloor/ackfloor/examples/"+name)
-	}
-	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
-		_ = os.RemoveAll(dir)
-		return "", fmt.Errorf("building the services (run this inside the repository, or give -bin): %w\n%s", err, text)
-	}
-	return dir, nil
-}
-
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // connect waits until the server is there.
@@ -189,12 +177,12 @@ func (d *demo) bound(ctx context.Context) error {
 			return nil
 		}
 		for _, p := range d.services {
-			if l := p.look(); !l.running {
-				return fmt.Errorf("%s %s: %s", l.name, l.state, l.last)
+			if !p.look().running {
+				return errNotUp
 			}
 		}
 		if time.Now().After(end) || !pause(ctx, 100*time.Millisecond) {
-			return errors.New("the services do not come up: see the file log in the demo's folder")
+			return errNotUp
 		}
 	}
 }
@@ -215,39 +203,69 @@ func (d *demo) look(ctx context.Context) *tape.Tape {
 // all are the processes, the server last.
 func (d *demo) all() []*process { return append(append([]*process(nil), d.services...), d.server) }
 
-// close ends everything in order: the traffic, the services, all at once, and the server last.
+// close ends everything in order: the traffic, the services, all at once, and the server last. Its error tells which did not drain, and which had ended by themselves.
 func (d *demo) close() error {
-	var errs []error
 	if d.stop != nil {
 		d.stop()
 		d.over.Wait()
 	}
-	if d.server != nil && len(d.services) > 0 {
-		_ = d.server.start() // without it they would wait for their confirmations
+	var errs []error
+	if len(d.services) > 0 {
+		fmt.Fprintln(d.out, "stopping: the services drain, then the server stops …")
+		errs = d.drain()
 	}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	for _, p := range d.services {
-		all.Go(func() {
-			if !p.stop(stopLimit) {
-				mu.Lock()
-				errs = append(errs, fmt.Errorf("%s did not drain within %v", p.name, stopLimit))
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
 	if d.nc != nil {
 		d.nc.Close()
 	}
 	if d.server != nil {
 		d.server.stop(stopLimit)
+		errs = append(errs, d.server.wrong())
 	}
 	if d.log != nil {
 		_ = d.log.Close()
 	}
-	if d.built != "" {
-		_ = os.RemoveAll(d.built)
+	d.left.remove()
+	if d.unlock != nil {
+		d.unlock()
 	}
 	return errors.Join(errs...)
+}
+
+// drain stops the services, with a server that listens: without it they would wait for their confirmations.
+func (d *demo) drain() []error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopLimit) // what the demo's own waits for is over
+	defer cancel()
+	errs := []error{d.serves(ctx)}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for _, p := range d.services {
+		all.Go(func() {
+			clean := p.stop(stopLimit)
+			mu.Lock()
+			defer mu.Unlock()
+			if !clean {
+				errs = append(errs, fmt.Errorf("%s did not drain within %v", p.name, stopLimit))
+			}
+			errs = append(errs, p.wrong())
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// serves starts the server where it does not run, after it has ended where it is about to, and waits until it listens.
+func (d *demo) serves(ctx context.Context) error {
+	if err := d.server.start(ctx); err != nil {
+		return err
+	}
+	var dialer net.Dialer
+	for {
+		c, err := dialer.DialContext(ctx, "tcp", d.addr)
+		if err == nil {
+			return c.Close()
+		}
+		if !d.server.look().running || !pause(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("the server does not listen again: %w", err)
+		}
+	}
 }

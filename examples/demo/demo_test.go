@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ackfloor/ackfloor/internal/tape"
+	"github.com/ackfloor/ackfloor/shutdown"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/vt"
 	"github.com/creack/pty"
@@ -35,7 +36,20 @@ func TestMain(m *testing.M) {
 }
 
 // programs are the three services, built once.
-var programs = sync.OnceValues(func() (string, error) { return build(context.Background()) })
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "demo-test-")
+	if err == nil {
+		err = build(context.Background(), dir)
+	}
+	return dir, err
+})
+
+// elsewhere are variables of the caller with which the services would work on something else than the demo's, or not at all.
+var elsewhere = []string{
+	"DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "DATABASE_URL_FILE=/none", "SMTP_URL=smtp://127.0.0.1:1", "SMTP_URL_FILE=/none", "SMTP_FROM=nobody", "EMAIL_RATE=never",
+	"EMAIL_PAUSE=long", "ANALYTICS_KEEP_CHART=1", "WORKER_STREAM=OTHER", "WORKER_CONSUMER=other", "WORKER_HTTP_ADDR=nowhere", "WORKER_DEAD_LETTER_BYTES=1", "NATS_URL=nats://127.0.0.1:1",
+	"NATS_URL_FILE=/none", "NATS_CREDS=/none", "ACKFLOOR_EXAMPLE_ADDR=nowhere",
+}
 
 // start runs the demo as a process, in a terminal or without one.
 func start(t *testing.T, args ...string) *exec.Cmd {
@@ -45,7 +59,7 @@ func start(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], append([]string{"-bin", bin, "-dir", filepath.Join(t.TempDir(), "demo")}, args...)...)
-	cmd.Env = append(os.Environ(), "ACKFLOOR_DEMO_MAIN=1", "TERM=xterm-256color")
+	cmd.Env = append(append(os.Environ(), elsewhere...), "ACKFLOOR_DEMO_MAIN=1", "TERM=xterm-256color")
 	return cmd
 }
 
@@ -58,6 +72,9 @@ func TestSchedule(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := strings.Count(string(out), "status page of "); n != 3 || !strings.Contains(string(out), "stopping: the services drain") {
+		t.Errorf("%d status pages, or nothing of the end:\n%s", n, out)
 	}
 	floors, stopped, last := map[string]string{}, map[string]bool{}, map[string][]string{}
 	for line := range strings.Lines(string(out)) {
@@ -81,12 +98,15 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// shown is the text on the screen. String of SafeEmulator takes no lock; Render does.
+func shown(screen *vt.SafeEmulator) string { return ansi.Strip(screen.Render()) }
+
 // sees waits until the terminal shows a text.
 func sees(t *testing.T, screen *vt.SafeEmulator, text string) {
 	t.Helper()
-	for end := time.Now().Add(40 * time.Second); !strings.Contains(screen.String(), text); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(40 * time.Second); !strings.Contains(shown(screen), text); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("no %q in\n%s", text, screen.String())
+			t.Fatalf("no %q in\n%s", text, shown(screen))
 		}
 	}
 }
@@ -155,6 +175,19 @@ func TestWidths(t *testing.T) {
 	if len(own.Cursors) != 2 || window(own).First != 4000 {
 		t.Errorf("%d cursors, from %d", len(own.Cursors), window(own).First)
 	}
+	for height := 2; height <= 60; height++ {
+		m := &model{demo: d, width: 80, height: height, tape: tp, away: true, said: "it was said"}
+		text := ansi.Strip(m.text())
+		if n := strings.Count(text, "\n") + 1; n > height || !strings.Contains(text, "q quit") || !strings.Contains(text, "it was said") {
+			t.Errorf("at %d rows it has %d:\n%s", height, n, text)
+		}
+		if height < 16 && (strings.Contains(text, "settled") || strings.Contains(text, "one cell")) {
+			t.Errorf("at %d rows the legend takes one:\n%s", height, text)
+		}
+		if height >= 24 && (!strings.Contains(text, "░") || !strings.Contains(text, "4 server") || !strings.Contains(text, "the server is away")) {
+			t.Errorf("at %d rows something is missing:\n%s", height, text)
+		}
+	}
 	for width := 20; width <= 200; width += 7 {
 		m := &model{demo: d, width: width, height: 40, tape: tp, away: true, said: strings.Repeat("said ", 100)}
 		for line := range strings.Lines(m.text()) {
@@ -198,12 +231,28 @@ func TestCarefully(t *testing.T) {
 	if err := os.WriteFile(mine, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d, err := newDemo(t.Context(), settings{dir: dir, bin: filepath.Join(dir, "none")}, &bytes.Buffer{})
-	if err == nil {
+	for range 2 { // the first leaves nothing behind that makes the folder a demo's
+		d, err := newDemo(t.Context(), settings{dir: dir, bin: filepath.Join(dir, "none")}, &bytes.Buffer{}, &leftovers{})
+		if err == nil {
+			_ = d.close()
+		}
+		if shutdown.ExitCode(err) != shutdown.ExitConfig {
+			t.Errorf("a folder of somebody else is used: %v", err)
+		}
+		if _, err := os.Stat(mine); err != nil {
+			t.Error("a file of somebody else is gone")
+		}
+	}
+	own := filepath.Join(dir, "own")
+	if d, err := newDemo(t.Context(), settings{dir: own, bin: filepath.Join(dir, "none")}, &bytes.Buffer{}, &leftovers{}); err == nil {
 		_ = d.close()
 		t.Error("programs that are not there are run")
 	}
-	if _, err := os.Stat(mine); err != nil {
-		t.Error("a file of somebody else is gone")
+	unused := filepath.Join(dir, "unused")
+	if err := run(t.Context(), settings{dir: unused, record: filepath.Join(dir, "none", "record")}, &bytes.Buffer{}, &leftovers{}); err == nil {
+		t.Error("it records into a file that can't be made")
+	}
+	if _, err := os.Stat(unused); err == nil {
+		t.Error("something was started before the file of the record was open")
 	}
 }

@@ -4,4 +4,4 @@ package main
 
 import "os/exec"
 
-func ownGroup(*exec.Cmd) {}
+func launch(cmd *exec.Cmd, _ bool) error { return cmd.Start() }

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/ackfloor/ackfloor/shutdown"
@@ -38,9 +40,14 @@ func main() {
 	case err != nil:
 		os.Exit(shutdown.ExitConfig)
 	}
+	left := &leftovers{}
 	// The background context belongs here: this is where the process begins.
-	ctx, stop := shutdown.Notify(context.Background(), nil)
-	err = run(ctx, s, os.Stdout)
+	ctx, stop := shutdown.Notify(context.Background(), func(code int) {
+		left.kill()
+		os.Exit(code)
+	})
+	hangUp(ctx)
+	err = run(ctx, s, os.Stdout, left)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
@@ -48,12 +55,32 @@ func main() {
 	os.Exit(shutdown.ExitCode(err))
 }
 
+// hangUp makes the end of the terminal a SIGTERM, unless the demo was started to survive it, or has been told to stop already. The end of who reads its lines is an error of
+// writing, not a signal that ends it on the spot.
+func hangUp(ctx context.Context) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if signal.Ignored(syscall.SIGHUP) {
+		return
+	}
+	closed := make(chan os.Signal, 1)
+	signal.Notify(closed, syscall.SIGHUP)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-closed:
+			if self, err := os.FindProcess(os.Getpid()); err == nil {
+				_ = self.Signal(syscall.SIGTERM)
+			}
+		}
+	}()
+}
+
 func parse(args []string, out io.Writer) (settings, error) {
 	var s settings
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.Float64Var(&s.rate, "rate", 20, "events of the shop a second; keys + and - change it")
-	f.DurationVar(&s.run, "for", 0, "how long it runs; 0: until q or Ctrl-C, and without a terminal until its schedule is over")
+	f.DurationVar(&s.run, "for", 0, "how long it runs, from when all is up; 0: until q or Ctrl-C, and without a terminal until its schedule is over")
 	f.StringVar(&s.dir, "dir", filepath.Join(".ackfloor", "demo"), "where the server and the services keep their files; emptied at the start")
 	f.StringVar(&s.bin, "bin", "", "where the programs of the services are; without it they are built")
 	f.StringVar(&s.record, "record", "", "run the schedule and write what it shows to this file")
@@ -69,22 +96,31 @@ func parse(args []string, out io.Writer) (settings, error) {
 }
 
 // run starts everything, shows it until ctx ends or it is over, and ends everything: the services drain before the server stops.
-func run(ctx context.Context, s settings, out io.Writer) (err error) {
+func run(ctx context.Context, s settings, out io.Writer, left *leftovers) (err error) {
+	var record *os.File
+	if s.record != "" { // before anything is started, for all of it would be in vain
+		if record, err = os.Create(s.record); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, record.Close()) }()
+	}
+	d, err := newDemo(ctx, s, out, left)
+	if d == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
 	if s.run > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.run)
 		defer cancel()
 	}
-	d, err := newDemo(ctx, s, out)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
 	switch {
-	case s.record != "":
-		return d.recorded(ctx, s.record)
+	case record != nil:
+		d.pages()
+		return d.schedule(ctx, steps, &recording{record})
 	case s.plain || !term.IsTerminal(int(os.Stdout.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())):
-		return d.schedule(ctx, &lines{out: out})
+		d.pages()
+		return d.schedule(ctx, steps, &lines{out: out})
 	}
 	return d.screen(ctx)
 }

@@ -2,9 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -13,37 +14,75 @@ import (
 
 // process is one of those that the demo runs: it can be stopped, killed and started again.
 type process struct {
-	name string
-	path string
-	env  []string
-	dir  string
-	log  io.Writer // what it prints
+	name  string
+	path  string
+	env   []string // its own, beside what it inherits
+	dir   string
+	log   io.Writer // what it prints
+	page  string    // address of its status page; "": it has none
+	piped bool      // it ends when its standard input does, which is when the demo has ended
 
-	mu      sync.Mutex
-	cmd     *exec.Cmd
-	done    chan struct{} // closed when it has ended
-	started time.Time
-	starts  int
-	state   string // running, stopping, or how it ended
-	last    string // the last line that it printed
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when it has ended
+	starts int
+	asked  bool   // told to end, since it was started
+	over   bool   // not to be started again
+	fault  error  // why it ended though nobody had asked for that
+	state  string // running, stopping, or how it ended
+	last   string // the last line that it printed
 }
 
-// start starts it, unless it runs.
-func (p *process) start() error {
+var errOver = errors.New("the demo is ending")
+
+// start starts it, unless it runs. Where it is about to end, that is waited for.
+func (p *process) start(ctx context.Context) error {
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	for {
+		ending, err := p.tryStart()
+		if ending == nil {
+			return err
+		}
+		select {
+		case <-ending:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit.C:
+			return fmt.Errorf("start %s: it has been told to end, and has not after %v", p.name, stopLimit)
+		}
+	}
+}
+
+// tryStart starts it, unless it runs. ending is not nil where it has to end first.
+func (p *process) tryStart() (ending <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil {
-		return nil
+	switch {
+	case p.over:
+		return nil, errOver
+	case p.cmd != nil && p.asked:
+		return p.done, nil
+	case p.cmd != nil:
+		return nil, nil
 	}
+	return nil, p.begin()
+}
+
+func (p *process) begin() error {
 	cmd := exec.Command(p.path)
-	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
+	cmd.Dir, cmd.Env = p.dir, environment(p.env...)
 	out := &lastLine{to: p.log, say: p.said}
 	cmd.Stdout, cmd.Stderr = out, out
-	ownGroup(cmd) // a Ctrl-C in the terminal is the demo's, which stops them in order
-	if err := cmd.Start(); err != nil {
+	if p.piped {
+		if _, err := cmd.StdinPipe(); err != nil { // open as long as cmd is
+			return fmt.Errorf("start %s: %w", p.name, err)
+		}
+	}
+	if err := launch(cmd, !p.piped); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
-	p.cmd, p.done, p.started, p.state = cmd, make(chan struct{}), time.Now(), "running"
+	p.cmd, p.done, p.asked, p.state = cmd, make(chan struct{}), false, "running"
 	p.starts++
 	go p.wait(cmd, p.done)
 	return nil
@@ -61,38 +100,62 @@ func (p *process) wait(cmd *exec.Cmd, done chan struct{}) {
 	default:
 		p.state = fmt.Sprintf("ended with %d", cmd.ProcessState.ExitCode())
 	}
+	if err != nil && !p.asked && p.fault == nil {
+		p.fault = fmt.Errorf("%s was not told to end, and %s: %s", p.name, p.state, p.last)
+		if cmd.ProcessState.ExitCode() < 0 {
+			p.fault = fmt.Errorf("%s was ended by a signal that is not the demo's: %s", p.name, p.state)
+		}
+	}
 	p.cmd = nil
 	close(done)
 }
 
-// signal sends it a signal; nothing happens where it does not run.
+// signal sends it a signal that ends it; nothing happens where it does not run.
 func (p *process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {
 		return
 	}
-	if s == syscall.SIGTERM {
+	if p.asked = true; s == syscall.SIGTERM {
 		p.state = "stopping"
 	}
 	_ = p.cmd.Process.Signal(s) // it may have ended this moment
 }
 
-// stop stops it and waits, and kills it if it takes longer than limit.
+// stop stops it for good and waits, and kills it if it takes longer than limit. One that was told before is not told again: a second SIGTERM means at once.
 func (p *process) stop(limit time.Duration) (clean bool) {
 	p.mu.Lock()
-	done := p.done
+	p.over = true
+	asked := p.asked
 	p.mu.Unlock()
-	p.signal(syscall.SIGTERM)
-	if done == nil || p.ended(limit, done) {
+	if !asked {
+		p.signal(syscall.SIGTERM)
+	}
+	if p.ended(limit) {
 		return true
 	}
-	p.signal(syscall.SIGKILL)
-	<-done
+	p.kill()
+	p.ended(killLimit)
 	return false
 }
 
-func (p *process) ended(limit time.Duration, done chan struct{}) bool {
+// kill ends it at once, for good.
+func (p *process) kill() {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	p.signal(syscall.SIGKILL)
+}
+
+// ended waits until it has ended, for limit at the most.
+func (p *process) ended(limit time.Duration) bool {
+	p.mu.Lock()
+	done := p.done
+	p.mu.Unlock()
+	if done == nil {
+		return true // it never ran
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -103,6 +166,13 @@ func (p *process) ended(limit time.Duration, done chan struct{}) bool {
 	}
 }
 
+// wrong is why it ended though nobody had asked for that; nil: it did not.
+func (p *process) wrong() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault
+}
+
 func (p *process) said(line string) {
 	p.mu.Lock()
 	p.last = line
@@ -111,15 +181,15 @@ func (p *process) said(line string) {
 
 // look is what is shown of it.
 type look struct {
-	name, state, last string
-	starts            int
-	running           bool
+	name, page, state, last string
+	starts                  int
+	running                 bool
 }
 
 func (p *process) look() look {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return look{p.name, p.state, p.last, p.starts, p.cmd != nil}
+	return look{p.name, p.page, p.state, p.last, p.starts, p.cmd != nil}
 }
 
 // lastLine passes on what a process prints, and tells each line.

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -15,9 +15,9 @@ import (
 // step is one thing that the schedule does, and how long it is watched then.
 type step struct {
 	says  string
-	do    func(d *demo) error
+	do    func(ctx context.Context, d *demo) error
 	watch time.Duration
-	until func(*tape.Tape) bool // the watch may end before; nil: it does not
+	until func(*tape.Tape) bool // has to become true, and ends the watch; nil: the watch just goes on
 }
 
 func (d *demo) named(name string) *process {
@@ -29,12 +29,12 @@ func (d *demo) named(name string) *process {
 	return nil
 }
 
-func starts(name string) func(*demo) error {
-	return func(d *demo) error { return d.named(name).start() }
+func starts(name string) func(context.Context, *demo) error {
+	return func(ctx context.Context, d *demo) error { return d.named(name).start(ctx) }
 }
 
-func sends(name string, s syscall.Signal) func(*demo) error {
-	return func(d *demo) error {
+func sends(name string, s syscall.Signal) func(context.Context, *demo) error {
+	return func(_ context.Context, d *demo) error {
 		d.named(name).signal(s)
 		return nil
 	}
@@ -43,18 +43,21 @@ func sends(name string, s syscall.Signal) func(*demo) error {
 // steps are what one would do by hand, the picture to hold: three cursors move at their own speed; each is stopped and goes on where it was; so does all of it when the server
 // is away.
 var steps = []step{
-	{says: "three services read one stream, each from its own cursor", do: func(*demo) error { return nil }, watch: 3 * time.Second},
+	{says: "three services read one stream, each from its own cursor", do: func(context.Context, *demo) error { return nil }, watch: 3 * time.Second},
 	{says: "email is told to stop (SIGTERM): it drains", do: sends("email", syscall.SIGTERM), watch: 2500 * time.Millisecond},
 	{says: "inventory is killed (SIGKILL)", do: sends("inventory", syscall.SIGKILL), watch: 2500 * time.Millisecond},
 	{says: "email starts again: it goes on where it was", do: starts("email"), watch: 2500 * time.Millisecond},
 	{says: "inventory starts again: what it held comes back when its lease has ended", do: starts("inventory"), watch: 3 * time.Second},
 	{says: "the server is told to stop: all three wait", do: sends("server", syscall.SIGTERM), watch: 2 * time.Second},
 	{says: "the server starts again: each goes on where it was", do: starts("server"), watch: 4 * time.Second},
-	{says: "the traffic ends: each works off what is left", do: func(d *demo) error { d.traffic.set(0); return nil }, watch: 30 * time.Second, until: settled},
+	{says: "the traffic ends: each works off what is left", do: func(_ context.Context, d *demo) error { d.traffic.set(0); return nil }, watch: 30 * time.Second, until: settled},
 }
 
-// settled tells whether nothing is left to do.
+// settled tells whether nothing is left to do, for any of the services.
 func settled(t *tape.Tape) bool {
+	if len(t.Cursors) < len(services) {
+		return false
+	}
 	for _, c := range t.Cursors {
 		if c.Outstanding > 0 || c.Unprocessed > 0 {
 			return false
@@ -71,32 +74,51 @@ type shower interface {
 }
 
 // schedule runs the steps.
-func (d *demo) schedule(ctx context.Context, to shower) error {
+func (d *demo) schedule(ctx context.Context, steps []step, to shower) error {
 	for _, s := range steps {
 		if err := to.step(s.says); err != nil {
 			return err
 		}
-		if err := s.do(d); err != nil {
-			return err
+		if err := s.do(ctx, d); err != nil {
+			return unlessEnded(ctx, err)
 		}
-		var last *tape.Tape
-		for end := time.Now().Add(s.watch); time.Now().Before(end); {
-			if !pause(ctx, 500*time.Millisecond) {
-				return nil
-			}
-			last = d.look(ctx)
-			if err := to.seen(d, last); err != nil {
-				return err
-			}
-			if s.until != nil && last != nil && s.until(last) {
-				break
-			}
+		last, reached, err := d.watch(ctx, s, to)
+		if err != nil || ctx.Err() != nil {
+			return err
 		}
 		if err := to.end(d, last); err != nil {
 			return err
 		}
+		if !reached {
+			return fmt.Errorf("%s: it is not done after %v", s.says, s.watch)
+		}
 	}
 	return nil
+}
+
+// watch shows what is seen after a step, until its time is over, it has come to what it waits for, or ctx ends.
+func (d *demo) watch(ctx context.Context, s step, to shower) (last *tape.Tape, reached bool, err error) {
+	for end := time.Now().Add(s.watch); time.Now().Before(end); {
+		if !pause(ctx, 500*time.Millisecond) {
+			return last, false, nil
+		}
+		last = d.look(ctx)
+		if err := to.seen(d, last); err != nil {
+			return last, false, err
+		}
+		if s.until != nil && last != nil && s.until(last) {
+			return last, true, nil
+		}
+	}
+	return last, s.until == nil, nil
+}
+
+// unlessEnded is nil where err says no more than that ctx has ended.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil
+	}
+	return err
 }
 
 // lines shows the schedule as lines: one for each look.
@@ -188,17 +210,4 @@ func (d *demo) only(t *tape.Tape) *tape.Tape {
 		}
 	}
 	return &own
-}
-
-// recorded runs the schedule and writes what it shows to a file.
-func (d *demo) recorded(ctx context.Context, path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	err = d.schedule(ctx, &recording{f})
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -90,7 +91,7 @@ func (m *model) key(key string) tea.Cmd {
 	case "r", "enter":
 		m.said = chosen.name + " starts"
 		return func() tea.Msg {
-			if err := chosen.start(); err != nil {
+			if err := chosen.start(m.ctx); err != nil {
 				return failedMsg{err}
 			}
 			return nil
@@ -112,41 +113,100 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// text is the screen: the tape, the processes, the keys. No line is wider than the terminal.
-func (m *model) text() string {
-	var out strings.Builder
-	line := func(format string, args ...any) {
-		out.WriteString(ansi.Truncate(fmt.Sprintf(format, args...), m.width, "…"))
-		out.WriteByte('\n')
+// Which rows of the screen are left out first where the terminal has too few, and within a kind the lowest first. The keys and the message stay.
+const (
+	always = iota
+	blankRow
+	legendRow
+	pictureRow
+	otherRow // a process that is not chosen
+	headRow
+	chosenRow
+)
+
+// rows are the screen from the top.
+type rows struct {
+	width int
+	rows  []row
+}
+
+type row struct {
+	text string
+	kind int
+}
+
+func (r *rows) add(kind int, format string, args ...any) {
+	r.rows = append(r.rows, row{ansi.Truncate(fmt.Sprintf(format, args...), r.width, "…"), kind})
+}
+
+// fit leaves out what has no room.
+func (r *rows) fit(height int) string {
+	for kind := blankRow; kind <= chosenRow; kind++ {
+		for i := len(r.rows) - 1; i >= 0 && len(r.rows) > height; i-- {
+			if r.rows[i].kind == kind {
+				r.rows = slices.Delete(r.rows, i, i+1)
+			}
+		}
 	}
-	line("\x1b[1mThree services, three cursors, one stream\x1b[0m   %.3g events a second, %d so far", m.demo.traffic.now(), m.demo.traffic.sent.Load())
-	line("")
+	var texts []string
+	for _, row := range r.rows {
+		texts = append(texts, row.text)
+	}
+	return strings.Join(texts, "\n")
+}
+
+// picture adds the tape.
+func (r *rows) picture(t *tape.Tape) {
+	var picture strings.Builder
+	_ = window(t).Text(&picture, tape.TextOptions{Width: r.width, Color: true}) // a Builder takes all
+	legend := false
+	for i, text := range strings.Split(strings.TrimSuffix(picture.String(), "\n"), "\n") {
+		kind := pictureRow
+		switch plain := []rune(ansi.Strip(text)); {
+		case i == 0:
+			kind = headRow
+		case len(plain) == 0:
+			kind, legend = blankRow, false
+		case legend || len(plain) > 2 && strings.ContainsRune("█▒░×", plain[0]) && plain[1] == ' ':
+			kind, legend = legendRow, true // what the cells mean
+		}
+		r.add(kind, "%s", text)
+	}
+}
+
+// text is the screen: the tape, the processes, the keys. No line is wider than the terminal, and there are no more than it has.
+func (m *model) text() string {
+	r := &rows{width: m.width}
+	r.add(headRow, "\x1b[1mThree services, three cursors, one stream\x1b[0m   %.3g events a second, %d so far", m.demo.traffic.now(), m.demo.traffic.sent.Load())
+	r.add(blankRow, "")
 	if m.tape != nil {
-		var picture strings.Builder
-		_ = window(m.demo.only(m.tape)).Text(&picture, tape.TextOptions{Width: m.width, Color: true}) // a Builder takes all
-		out.WriteString(picture.String())
+		r.picture(m.demo.only(m.tape))
 	}
 	if m.away {
-		line("\x1b[31mthe server is away: this is how it was seen last\x1b[0m")
+		r.add(headRow, "\x1b[31mthe server is away: this is how it was seen last\x1b[0m")
 	}
-	line("")
+	r.add(blankRow, "")
 	for i, p := range m.demo.all() {
 		l := p.look()
-		pointer, code := "  ", "31"
+		pointer, code, kind := "  ", "31", otherRow
 		if i == m.chosen {
-			pointer = "> "
+			pointer, kind = "> ", chosenRow
 		}
 		if l.running {
 			code = "32"
 		}
-		line("%s%d %-10s \x1b[%sm%-12s\x1b[0m %s", pointer, i+1, l.name, code, l.state, ansi.Strip(l.last))
+		page := ""
+		if l.page != "" {
+			page = "http://" + l.page
+		}
+		r.add(kind, "%s%d %-10s \x1b[%sm%-10s\x1b[0m %-22s %s", pointer, i+1, l.name, code, l.state, page, ansi.Strip(l.last))
 	}
-	line("")
-	line("1-4 choose   s stop   k kill   r start   + - 0 traffic   q quit")
+	r.add(blankRow, "")
+	r.add(always, "1-4 choose   s stop   k kill   r start   + - 0 traffic   q quit")
 	if m.said != "" {
-		line("%s", m.said)
+		r.add(always, "%s", ansi.Strip(strings.Join(strings.Fields(m.said), " ")))
 	}
-	return out.String()
+	return r.fit(m.height)
 }
 
 // window is the end of the tape, as far back as a cursor has work: what lies before has been settled by all.

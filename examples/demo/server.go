@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -15,17 +16,20 @@ import (
 // serverVariable makes this program the server, on the address that it names, with its files in the working folder.
 const serverVariable = "ACKFLOOR_DEMO_SERVER"
 
+const leaveLimit = 10 * time.Second // for the services to leave, where the demo has died
+
 // serverMain is the process of the server: it can be stopped and killed as any nats-server can.
 func serverMain(addr string) int {
 	ctx, _ := shutdown.Notify(context.Background(), nil)
-	err := serve(ctx, addr)
+	err := serve(ctx, os.Stdin, addr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return shutdown.ExitCode(err)
 }
 
-func serve(ctx context.Context, addr string) error {
+// serve serves until ctx ends, or parent does: whoever started it has died, and once the services have left nobody needs it.
+func serve(ctx context.Context, parent io.Reader, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return err
@@ -47,6 +51,16 @@ func serve(ctx context.Context, addr string) error {
 		return fmt.Errorf("the server does not take connections on %s", addr)
 	}
 	fmt.Println("listening on", addr)
-	<-ctx.Done()
+	orphaned := make(chan struct{})
+	go func() {
+		defer close(orphaned)
+		_, _ = io.Copy(io.Discard, parent)
+	}()
+	select {
+	case <-ctx.Done():
+	case <-orphaned:
+		for end := time.Now().Add(leaveLimit); srv.NumClients() > 0 && time.Now().Before(end) && pause(ctx, 50*time.Millisecond); {
+		}
+	}
 	return nil
 }

@@ -42,6 +42,7 @@ type display struct {
 	cfg    worker.Config
 	begin  func() // prints the first cursor, once
 	shown  worker.Cursor
+	pauses pauses
 }
 
 func newDisplay(say func(string, ...any)) *display {
@@ -59,12 +60,14 @@ func (d *display) middleware(next ackfloor.Handler) ackfloor.Handler {
 	return ackfloor.HandlerFunc(func(ctx context.Context, m *ackfloor.Message) error {
 		d.begin() // before the first message's line
 		err := next.Handle(ctx, m)
-		if err == nil {
-			return nil
-		}
-		if _, permanent := errors.AsType[*ackfloor.PermanentError](err); permanent {
+		text, paused := d.pauses.changed(err)
+		switch _, permanent := errors.AsType[*ackfloor.PermanentError](err); {
+		case err == nil || paused && text == "":
+		case paused:
+			d.say("%s", text)
+		case permanent:
 			Show(m, "refused: %v", err)
-		} else {
+		default:
 			Show(m, "failed, will be tried again: %v", err)
 		}
 		return err
@@ -76,11 +79,39 @@ func (d *display) batches(next ackfloor.BatchHandler) ackfloor.BatchHandler {
 	return ackfloor.BatchHandlerFunc(func(ctx context.Context, b *ackfloor.Batch) error {
 		d.begin()
 		err := next.HandleBatch(ctx, b)
-		if err != nil {
+		text, paused := d.pauses.changed(err)
+		switch {
+		case err == nil || paused && text == "":
+		case paused:
+			d.say("%s", text)
+		default:
 			d.say("a batch of %d failed: %s", len(b.Messages), printable(err.Error()))
 		}
 		return err
 	})
+}
+
+// pauses remembers why the service waits, so that it says so once and not with every attempt: what it works with is out, and no message is to blame.
+type pauses struct {
+	mu   sync.Mutex
+	last string // why; "" while it does not wait
+}
+
+// changed tells whether err is a pause, and what to say of it: nothing where that was said already. What is no pause ends it.
+func (p *pauses) changed(err error) (say string, paused bool) {
+	var pause *ackfloor.PauseError
+	paused = errors.As(err, &pause)
+	why := ""
+	if paused {
+		why = "paused: " + printable(err.Error())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if why == p.last {
+		return "", paused
+	}
+	p.last = why
+	return why, paused
 }
 
 // run shows the cursor until ctx ends, which is when the Runner has drained.

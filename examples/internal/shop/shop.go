@@ -167,6 +167,8 @@ func (s Service) setDefaults() {
 		"WORKER_FILTER":    s.Filter,
 		"WORKER_START":     s.Start,
 		"WORKER_LOG_LEVEL": "warn", // the screen belongs to the progress; info says what the worker decides
+
+		"WORKER_DEAD_LETTER_BYTES": "67108864", // 64 MiB: a server sets this aside, and the disk of a small machine has to have it
 	}
 	maps.Copy(defaults, s.Defaults)
 	for name, value := range defaults {
