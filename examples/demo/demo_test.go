@@ -69,15 +69,25 @@ var numbers = regexp.MustCompile(`(inventory|email|analytics) floor (\d+) delive
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	cmd := start(t, "-plain", "-rate", "40")
-	out, err := cmd.CombinedOutput()
+	printed := &output{}
+	cmd.Stdout, cmd.Stderr = printed, printed
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	watching, over := make(chan struct{}), make(chan map[string]*watched, 1)
+	go func() { over <- watchPages(t, printed, watching) }()
+	err := cmd.Wait()
+	close(watching)
+	out := printed.String()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(string(out), "status page of "); n != 3 || !strings.Contains(string(out), "stopping: the services drain") {
+	checkPages(t, <-over)
+	if n := strings.Count(out, "status page of "); n != 3 || !strings.Contains(out, "stopping: the services drain") {
 		t.Errorf("%d status pages, or nothing of the end:\n%s", n, out)
 	}
 	floors, stopped, last := map[string]string{}, map[string]bool{}, map[string][]string{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		for _, m := range numbers.FindAllStringSubmatch(line, -1) {
 			if len(m[2]) < len(floors[m[1]]) || len(m[2]) == len(floors[m[1]]) && m[2] < floors[m[1]] {
 				t.Errorf("the floor of %s went back from %s: %s", m[1], floors[m[1]], line)
@@ -93,7 +103,7 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("%s ends with %v", name, m)
 		}
 	}
-	if len(last) != 3 || !stopped["email (stopped)"] || !stopped["inventory (killed)"] || !strings.Contains(string(out), "the server is away") {
+	if len(last) != 3 || !stopped["email (stopped)"] || !stopped["inventory (killed)"] || !strings.Contains(out, "the server is away") {
 		t.Errorf("not everything was seen:\n%s", out)
 	}
 }
