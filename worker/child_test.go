@@ -161,26 +161,7 @@ func (k *kid) waitFor(word string, n int, limit time.Duration) {
 	}
 }
 
-func (k *kid) signal(s syscall.Signal) {
-	k.t.Helper()
-	k.catches(s)
-	must(k.t, k.cmd.Process.Signal(s))
-}
-
-// catches waits until a process that has just been started catches the signal, as it will: one that comes before ends it, which is right, and no stop.
-func (k *kid) catches(s syscall.Signal) {
-	for end := time.Now().Add(5 * time.Second); s == syscall.SIGTERM && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.cmd.Process.Pid))
-		if err != nil {
-			return // no Linux, or it has ended
-		}
-		_, mask, _ := strings.Cut(string(status), "SigCgt:\t")
-		mask, _, _ = strings.Cut(mask, "\n")
-		if caught, err := strconv.ParseUint(mask, 16, 64); err != nil || caught>>(s-1)&1 == 1 {
-			return
-		}
-	}
-}
+func (k *kid) signal(s syscall.Signal) { k.t.Helper(); must(k.t, k.cmd.Process.Signal(s)) }
 
 // exit waits for the end and returns the exit code, 128 + the signal for a process that a signal killed, and how long it took.
 func (k *kid) exit(limit time.Duration) (code int, took time.Duration) {
