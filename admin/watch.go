@@ -10,7 +10,6 @@ import (
 	"github.com/ackfloor/ackfloor/internal/tape"
 	"github.com/ackfloor/ackfloor/worker"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
@@ -54,23 +53,11 @@ func streamReaders(runners []*worker.Runner) []*streamReader {
 	}
 	var out []*streamReader
 	for _, k := range order {
-		if js, err := newJetStream(k.nc, k.domain, k.prefix); err == nil { // worker.New has refused what can't be right
+		if js, err := (worker.Connection{Domain: k.domain, APIPrefix: k.prefix}).JetStream(k.nc); err == nil { // worker.New has refused what can't be right
 			out = append(out, &streamReader{stream: k.stream, nc: k.nc, reader: tape.NewReader(js, k.stream, consumers[k]...)})
 		}
 	}
 	return out
-}
-
-func newJetStream(nc *nats.Conn, domain, prefix string) (jetstream.JetStream, error) {
-	switch {
-	case nc == nil:
-		return nil, errors.New("no connection")
-	case prefix != "":
-		return jetstream.NewWithAPIPrefix(nc, prefix)
-	case domain != "":
-		return jetstream.NewWithDomain(nc, domain)
-	}
-	return jetstream.New(nc)
 }
 
 // Run keeps the page live until ctx ends: it asks the server, keeps the history, and tells those who listen. Then it ends their streams, and

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/internal/kvbucket"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -97,7 +98,7 @@ func (c KVConfig) problems(js jetstream.JetStream) (out []string) {
 	if js == nil {
 		out = append(out, "the JetStream is nil")
 	}
-	if !plain(c.Bucket) {
+	if !kvbucket.Plain(c.Bucket) {
 		out = append(out, fmt.Sprintf("Bucket is %q: it takes letters, digits, - and _", c.Bucket))
 	}
 	if c.TTL < time.Minute {

@@ -1,14 +1,13 @@
 package once
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/internal/kvbucket"
 )
 
 // state is what a mark says of its message.
@@ -53,22 +52,7 @@ func readMark(b []byte) (mark, error) {
 
 // markKey is the key of a message's mark: stream, consumer, sequence and the time at which the stream stored it in nanoseconds since 1970.
 func markKey(m *ackfloor.Message) string {
-	return keyToken(m.Stream) + "." + keyToken(m.Consumer) + "." + strconv.FormatUint(m.Sequence, 10) + "." + strconv.FormatInt(m.Published.UnixNano(), 10)
-}
-
-// keyToken makes of a name what may stand in a key, which takes fewer characters than the names of streams and consumers. No two names make one token.
-func keyToken(name string) string {
-	if plain(name) {
-		return name
-	}
-	return "=" + hex.EncodeToString([]byte(name))
-}
-
-// plain holds for names of letters, digits, - and _.
-func plain(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
-	})
+	return kvbucket.Token(m.Stream) + "." + kvbucket.Token(m.Consumer) + "." + strconv.FormatUint(m.Sequence, 10) + "." + strconv.FormatInt(m.Published.UnixNano(), 10)
 }
 
 // headerReplays is deadletter.HeaderReplays, which a message from the dead letters carries.

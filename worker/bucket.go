@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,31 +62,18 @@ func (r *Runner) openRecords(ctx context.Context) error {
 }
 
 // recordKeys is what the keys of this consumer begin with: several streams may share a bucket.
-func (r *Runner) recordKeys() string { return keyToken(r.cfg.Stream) + "." + keyToken(r.cfg.Consumer) }
-
-// keyToken makes of a consumer's name a token that may stand in a key of a bucket, which takes fewer characters.
-func keyToken(name string) string {
-	if plainName(name) {
-		return name
-	}
-	return "=" + hex.EncodeToString([]byte(name))
+func (r *Runner) recordKeys() string {
+	return kvbucket.Token(r.cfg.Stream) + "." + kvbucket.Token(r.cfg.Consumer)
 }
 
 // bucketName makes of a stream's name what may stand in the name of a bucket.
 func bucketName(stream string) string {
 	return strings.Map(func(c rune) rune {
-		if plainName(string(c)) {
+		if kvbucket.Plain(string(c)) {
 			return c
 		}
 		return '_'
 	}, stream)
-}
-
-// plainName holds for letters, digits, - and _, of which the names of buckets are made.
-func plainName(s string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
-	})
 }
 
 // makeBucket makes the bucket.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ackfloor/ackfloor"
 	"github.com/ackfloor/ackfloor/deadletter"
+	"github.com/ackfloor/ackfloor/internal/kvbucket"
 	"github.com/ackfloor/ackfloor/testutil"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -58,7 +59,7 @@ func TestKeysOfRecordsDiffer(t *testing.T) {
 	names := []string{"größe", "6772c3b6c39f65", "a.b", "612e62", "=6772", "x=y", "x", "X", "x_y", "x-y", "@"}
 	var keys []string
 	for _, n := range names {
-		keys = append(keys, keyToken(n))
+		keys = append(keys, kvbucket.Token(n))
 	}
 	slices.Sort(keys)
 	if n := len(slices.Compact(slices.Clone(keys))); n != len(names) {

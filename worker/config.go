@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/internal/kvbucket"
 	"github.com/ackfloor/ackfloor/internal/wildcard"
 	"github.com/ackfloor/ackfloor/retry"
 	"github.com/caarlos0/env/v11"
@@ -131,7 +132,7 @@ func (c Config) problems() []string {
 	bad(c.DeadLetter == off || c.Stream == "" || validName(c.DeadLetter), "DEAD_LETTER", c.DeadLetter, "the name of a stream, or off")
 	bad(c.DeadLetter == "" || c.DeadLetter != c.Stream, "DEAD_LETTER", c.DeadLetter, "another stream than the one that is worked on, or off")
 	bad(c.DeadLetterBytes >= 1<<20, "DEAD_LETTER_BYTES", c.DeadLetterBytes, "a whole number of bytes from 1048576")
-	bad(c.Records == off || c.Records != "" && plainName(c.Records), "RECORDS", c.Records, "the name of a bucket (letters, digits, - and _), or off")
+	bad(c.Records == off || c.Records != "" && kvbucket.Plain(c.Records), "RECORDS", c.Records, "the name of a bucket (letters, digits, - and _), or off")
 	bad(c.Ack == AckConfirm || c.Ack == AckSend, "ACK", c.Ack, "confirm or send")
 	bad(c.BatchSize >= 1 && c.BatchSize <= 100000, "BATCH_SIZE", c.BatchSize, "a whole number from 1 to 100000")
 	bad(c.BatchBytes >= 1024, "BATCH_BYTES", c.BatchBytes, "a whole number of bytes from 1024")

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 )
 
@@ -192,4 +194,17 @@ func (c Connection) options() ([]nats.Option, error) {
 func reconnectDelay(attempts int) time.Duration {
 	d := min(25*time.Millisecond+time.Duration(attempts)*10*time.Millisecond, 500*time.Millisecond)
 	return d + rand.N(d/2)
+}
+
+// JetStream makes a client of the connection's domain, or of the API prefix of an importing account.
+func (c Connection) JetStream(nc *nats.Conn) (jetstream.JetStream, error) {
+	switch {
+	case nc == nil:
+		return nil, errors.New(nilConnection)
+	case c.APIPrefix != "":
+		return jetstream.NewWithAPIPrefix(nc, strings.TrimSuffix(c.APIPrefix, "."))
+	case c.Domain != "":
+		return jetstream.NewWithDomain(nc, c.Domain)
+	}
+	return jetstream.New(nc)
 }

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"encoding/hex"
 	"strings"
 
 	"github.com/ackfloor/ackfloor/deadletter"
+	"github.com/ackfloor/ackfloor/internal/kvbucket"
 	"github.com/ackfloor/ackfloor/worker"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -67,7 +67,7 @@ func rights(cfg worker.Config, w wants) []right {
 		}
 	}
 	if cfg.Records != off {
-		l.bucket("the bucket of the attempts", cfg.Records, keyToken(cfg.Stream)+"."+keyToken(cfg.Consumer)+".", "attempts are counted by deliveries")
+		l.bucket("the bucket of the attempts", cfg.Records, kvbucket.Token(cfg.Stream)+"."+kvbucket.Token(cfg.Consumer)+".", "attempts are counted by deliveries")
 	}
 	if w.once != "" {
 		l.bucket("the bucket of once.KV", w.once, "", "")
@@ -198,13 +198,3 @@ func (l *list) admin() {
 
 // inboxes is what a worker subscribes to: every answer, and the messages.
 func inboxes(cfg worker.Config) string { return cfg.Connection.InboxPrefix + ".>" }
-
-// keyToken is how a name stands in the key of a bucket, as in worker: a key takes letters, digits, - and _ only.
-func keyToken(name string) string {
-	if !strings.ContainsFunc(name, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
-	}) {
-		return name
-	}
-	return "=" + hex.EncodeToString([]byte(name))
-}

@@ -3,7 +3,9 @@
 package kvbucket
 
 import (
+	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,4 +28,19 @@ func Make(name, description string, keep time.Duration, replicas int, most int64
 		err = create(cfg)
 	}
 	return err
+}
+
+// Plain holds for names of letters, digits, - and _, of which the names of buckets are made.
+func Plain(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	})
+}
+
+// Token makes of a stream's or a consumer's name what may stand in a key, which takes fewer characters. No two names make one token.
+func Token(name string) string {
+	if Plain(name) {
+		return name
+	}
+	return "=" + hex.EncodeToString([]byte(name))
 }

@@ -100,7 +100,7 @@ func (s Service) run(ctx context.Context) (err error) {
 		return unlessStopped(ctx, err)
 	}
 	defer nc.Close()
-	js, err := jetStream(nc, cfg.Connection)
+	js, err := cfg.Connection.JetStream(nc)
 	if err != nil {
 		return err
 	}

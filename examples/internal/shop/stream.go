@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/ackfloor/ackfloor/worker"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -19,16 +16,6 @@ const (
 	requestWait = 2 * time.Second        // one request; a server that is starting leaves them unanswered, so short and again
 	askAgain    = 100 * time.Millisecond // between two tries
 )
-
-func jetStream(nc *nats.Conn, c worker.Connection) (jetstream.JetStream, error) {
-	switch {
-	case c.APIPrefix != "":
-		return jetstream.NewWithAPIPrefix(nc, strings.TrimSuffix(c.APIPrefix, "."))
-	case c.Domain != "":
-		return jetstream.NewWithDomain(nc, c.Domain)
-	}
-	return jetstream.New(nc)
-}
 
 // prepare makes sure of the stream and puts the seeds in it where nothing was ever stored. It asks again until limit where the server
 // does not answer.
