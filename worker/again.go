@@ -72,7 +72,8 @@ func (r *Runner) bestHereLocked(v verdict, known bool) bool {
 
 // copyLocked makes the next attempt of a message: a copy, since the handler, or what it left behind, may still look at this attempt's context and message.
 func (d *delivery) copyLocked() *delivery {
-	next := &delivery{attempt: attempt{r: d.attempt.r}, msg: d.msg, past: d.past, reply: d.reply, received: d.received, stampDue: d.stampDue, leaseEnd: d.leaseEnd, bounced: d.bounced}
+	next := &delivery{attempt: attempt{r: d.attempt.r}, msg: d.msg, past: d.past, reply: d.reply, received: d.received, bounced: d.bounced,
+		stampDue: d.stampDue, leaseEnd: d.leaseEnd, stamped: d.stamped, unsure: d.unsure}
 	next.attempt.d = next
 	next.attempt.newest = d.attempt.newest
 	return next

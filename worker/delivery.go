@@ -19,6 +19,8 @@ type delivery struct {
 	received time.Duration // when that came
 	stampDue time.Duration // when its lease has to be extended next
 	leaseEnd time.Duration // until then the server won't give it to another
+	stamped  time.Duration // when the last stamp was sent that was answered; 0: none was
+	unsure   bool          // the server may be about to give it to another: see reserveBody
 	running  bool          // a slot has it; else it waits, or is kept
 	kept     bool          // its handler has returned; something is written down before it is settled
 	gone     bool          // the lease is lost, or it was handed back: no longer ours

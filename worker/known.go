@@ -33,7 +33,7 @@ func (b *buffer) arrivalLocked(d *delivery) arrival {
 			h.bounceLocked(d)
 			return runsTooLong
 		}
-		h.reply, h.leaseEnd, h.stampDue = d.reply, d.leaseEnd, d.received
+		h.reply, h.leaseEnd, h.stampDue, h.stamped, h.unsure = d.reply, d.leaseEnd, d.received, 0, false
 		h.attempt.newest = uint32(min(d.deliveriesLocked(), math.MaxUint32))
 		return heldAlready
 	}

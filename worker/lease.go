@@ -76,7 +76,11 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		if now >= d.stampDue {
 			d.stampDue = now + r.leaseTime()/3
 			// Under the lock, which a slot takes before it settles: a +WPI behind a NAK would start its delay anew, as ack_wait.
-			_ = r.nc.PublishRequest(d.reply, r.stampSubject(d.msg.Sequence, now), wpiBody) // what is not answered is seen by leaseEnd
+			body := wpiBody
+			if d.unsure {
+				body = reserveBody(r.leaseTime())
+			}
+			_ = r.nc.PublishRequest(d.reply, r.stampSubject(d.msg.Sequence, now), body) // what is not answered is seen by leaseEnd
 		}
 		next = min(next, d.stampDue)
 	}
@@ -150,6 +154,7 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 			r.leases.by(d.stampDue)
 		} else {
 			d.leaseEnd = max(d.leaseEnd, time.Duration(sent)+r.leaseTime())
+			d.stamped, d.unsure = time.Duration(sent), false
 		}
 	}
 	r.buf.mu.Unlock()
@@ -158,11 +163,16 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	}
 }
 
-// stampAll makes every lease due now: after a reconnect, and when the consumer's leader has moved.
+// sureAfter is how long ago a stamp was answered that has been stored and replicated by now: the answer by itself proves neither.
+const sureAfter = time.Second
+
+// stampAll makes every lease due now: after a reconnect, and when the consumer's leader has moved. What was not stamped before, or just then, is reserved.
 func (r *Runner) stampAll() {
+	now := r.clock.now()
 	r.buf.mu.Lock()
 	for d := range r.buf.held.all() {
 		d.stampDue = 0
+		d.unsure = d.stamped == 0 || now-d.stamped < sureAfter
 	}
 	n := r.buf.held.len()
 	r.buf.mu.Unlock()

@@ -150,6 +150,11 @@ func nakBody(d time.Duration) []byte {
 	return fmt.Appendf(nil, `-NAK {"delay":%d}`, d.Nanoseconds())
 }
 
+// reserveBody extends a lease as +WPI does, and takes the message off the queue of what the server is about to deliver again, where a +WPI leaves it (nats-server
+// 2.15, processNak with a delay: removeFromRedeliverQueue, and a lease that ends after the delay; progressUpdate). A server that starts, or a consumer's new
+// leader, puts everything there at once that was not stamped and was published longer than ack_wait ago. One that is not pending any more it ignores.
+func reserveBody(lease time.Duration) []byte { return nakBody(lease) }
+
 // termBody is a TERM with a reason, which the server puts into its advisory. A line break would end nothing, but reads badly.
 func termBody(reason string) []byte {
 	reason = strings.Join(strings.Fields(reason), " ")
