@@ -136,6 +136,10 @@ func (r *Runner) lookAtConsumer() bool {
 	r.pull.limits = limitsOf(info.Config)
 	now := r.clock.now()
 	r.pull.suspect, r.pull.watched, r.pull.looked = false, now, now
+	moved := r.pull.leaderLocked(info)
 	r.pull.mu.Unlock()
+	if moved { // while no pull was open, which would have been told
+		r.settleBeforePull(settleFirst)
+	}
 	return true
 }

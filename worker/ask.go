@@ -62,6 +62,9 @@ func (r *Runner) askLocked(now time.Duration) (ask, bool) {
 	rec.alive = a.alive
 	a.body = pullBody(n, bytes, expiry, heartbeat, p.limits.group, rec.pin)
 	p.pulls[a.place] = rec
+	if p.open == 0 {
+		p.sight = now
+	}
 	p.open++
 	p.asked += n
 	return a, true

@@ -43,9 +43,11 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	r.ackWait.Store(int64(r.bound.info.Config.AckWait))
-	r.conf.runs.allowed = r.bound.info.Cluster == nil && r.cfg.Connection.Domain == "" && r.cfg.Connection.APIPrefix == ""
+	r.elsewhere = r.bound.info.Cluster != nil || r.cfg.Connection.Domain != "" || r.cfg.Connection.APIPrefix != ""
+	r.conf.runs.allowed, r.conf.moves = !r.elsewhere, r.elsewhere
 	r.pull.mu.Lock()
 	r.pull.limits = limitsOf(r.bound.info.Config)
+	r.pull.leaderLocked(r.bound.info)
 	r.pull.prefetch = r.cfg.Prefetch
 	r.pull.epoch = r.conf.epoch()
 	r.pull.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 const (
 	answerWait    = 600 * time.Millisecond // an answer that has not come by then: the settlement is sent again, and the consumer looked at
 	answerWaitMax = 5 * time.Second        // the longest of these waits
+	answerSoonest = 100 * time.Millisecond // and the shortest, of a consumer whose leader may move: see patience
 	hurryWait     = 100 * time.Millisecond // these waits where others are about to pull
 	nobodyWait    = 50 * time.Millisecond  // after a 503; up to twice that
 	nakPatience   = 5 * time.Second        // a NAK without an answer is sent again for so long: its message comes back anyway
@@ -60,6 +61,7 @@ type confirmer struct {
 	free  []*settlement // the one used last on top
 	runs  runs
 	stats confirmStats
+	moves bool                          // the consumer's leader may move, or its server restart, and the connection not tell; set once
 	empty chan struct{}                 // a token when open has become 0
 	told  atomic.Pointer[func(Settled)] // nil: nobody is told
 	notes []Settled                     // to be told
@@ -106,7 +108,7 @@ func (c *confirmer) settle(to string, body []byte, seq uint64, nak bool, delay, 
 func (c *confirmer) startLocked(a sent, body []byte, nak bool, delay, now time.Duration) *settlement {
 	s := c.takeLocked()
 	s.sent, s.body, s.nak, s.delay = a, body, nak, delay
-	s.open, s.first, s.due, s.tries, s.silent, s.epoch = true, now, now+answerWait, 1, 1, 0
+	s.open, s.first, s.due, s.tries, s.silent, s.epoch = true, now, now+c.patience(), 1, 1, 0
 	if len(c.runs.acks) > 0 && !s.nak {
 		s.run, c.runs.acks = c.runs.acks, s.run[:0]
 		s.epoch = c.runs.epoch
@@ -117,7 +119,7 @@ func (c *confirmer) startLocked(a sent, body []byte, nak bool, delay, now time.D
 }
 
 func (c *confirmer) publish(s *settlement, to string, body []byte, now time.Duration) {
-	due := now + answerWait
+	due := now + c.patience()
 	if c.nc.PublishRequest(to, s.subject, body) != nil {
 		due = now + offlineWait
 		c.mu.Lock()
@@ -125,6 +127,15 @@ func (c *confirmer) publish(s *settlement, to string, body []byte, now time.Dura
 		c.mu.Unlock()
 	}
 	c.alarm.by(due)
+}
+
+// patience is how long an answer is waited for at first. A leader that has just lost its place drops acks without a word, and only an open pull is told of it. So
+// where that may be, it is little more than answers take, and shorter than what others wait before they pull.
+func (c *confirmer) patience() time.Duration {
+	if !c.moves {
+		return answerWait
+	}
+	return min(max(16*c.roundTrip(), answerSoonest), answerWait)
 }
 
 func (c *confirmer) takeLocked() *settlement {

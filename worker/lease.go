@@ -77,7 +77,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 			d.stampDue = now + r.leaseTime()/3
 			// Under the lock, which a slot takes before it settles: a +WPI behind a NAK would start its delay anew, as ack_wait.
 			body := wpiBody
-			if d.unsure {
+			if d.unsure || r.blindLocked(d) {
 				body = reserveBody(r.leaseTime())
 			}
 			_ = r.nc.PublishRequest(d.reply, r.stampSubject(d.msg.Sequence, now), body) // what is not answered is seen by leaseEnd

@@ -43,10 +43,12 @@ type puller struct {
 	mu        *sync.Mutex // the buffer's: a delivery changes both
 	pulls     [pullsMax]pull
 	open      int
-	asked     int  // messages that may still come
-	stopped   bool // drain: no new pull
-	alone     bool // the next pull is for one message of any size
-	suspect   bool // look at the consumer before pulling again
+	sight     time.Duration // since when at least one has been open; of a change of leader only an open pull is told
+	leader    string        // of the consumer, as of the last look; "": not known, or everything was settled since
+	asked     int           // messages that may still come
+	stopped   bool          // drain: no new pull
+	alone     bool          // the next pull is for one message of any size
+	suspect   bool          // look at the consumer before pulling again
 	notBefore time.Duration
 	settled   time.Duration // when settling began, after a reconnect or a change of leader; 0: it is done
 	epoch     uint64        // of the connection for which everything was settled
@@ -224,6 +226,7 @@ func (r *Runner) settleBeforePull(wait time.Duration) {
 	r.pull.suspect = true
 	r.pull.notBefore = now + wait
 	r.pull.settled = max(now, 1)
+	r.pull.leader = ""
 	r.pull.epoch = r.conf.epoch()
 	r.pull.mu.Unlock()
 	r.buf.serverMayHaveForgotten(now)

@@ -46,7 +46,7 @@ func (c *confirmer) resendLocked(s *settlement, now time.Duration) {
 	s.tries++
 	s.silent++
 	c.stats.resends++
-	s.due = now + min(answerWait<<min(s.silent-1, 4), answerWaitMax)
+	s.due = now + min(c.patience()<<min(s.silent-1, 6), answerWaitMax)
 	if now < c.hurry {
 		s.due, s.silent = now+hurryWait, 0
 	}
