@@ -74,13 +74,7 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 			continue // the reconnect makes every stamp due
 		}
 		if now >= d.stampDue {
-			d.stampDue = now + r.leaseTime()/3
-			// Under the lock, which a slot takes before it settles: a +WPI behind a NAK would start its delay anew, as ack_wait.
-			body := wpiBody
-			if d.unsure || r.blindLocked(d) {
-				body = reserveBody(r.leaseTime())
-			}
-			_ = r.nc.PublishRequest(d.reply, r.stampSubject(d.msg.Sequence, now), body) // what is not answered is seen by leaseEnd
+			r.stampLocked(d, now)
 		}
 		next = min(next, d.stampDue)
 	}
@@ -95,6 +89,16 @@ func (r *Runner) tendLeases(now time.Duration) time.Duration {
 		r.noteTimeout(d)
 	}
 	return next
+}
+
+// stampLocked extends a lease. Under the lock, which a slot takes before it settles: a +WPI behind a NAK would start its delay anew, as ack_wait.
+func (r *Runner) stampLocked(d *delivery, now time.Duration) {
+	d.stampDue = now + r.leaseTime()/3
+	body := wpiBody
+	if d.unsure || r.blindLocked(d) {
+		body = reserveBody(r.leaseTime())
+	}
+	_ = r.nc.PublishRequest(d.reply, r.stampSubject(d.msg.Sequence, now), body) // what is not answered is seen by leaseEnd
 }
 
 // overdue is a message whose time is over.
