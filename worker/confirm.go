@@ -35,7 +35,8 @@ type settlement struct {
 	first   time.Duration // when it was sent first
 	due     time.Duration // when it is sent again
 	tries   int           // how often it was sent
-	silent  int           // of these, the last ones, which nothing has answered
+	refused int           // how often the answer was that nobody listens
+	silent  int           // of the sendings, the last ones, which nothing has answered
 	delay   time.Duration // of a NAK with a delay
 	nak     bool
 }
@@ -108,7 +109,7 @@ func (c *confirmer) settle(to string, body []byte, seq uint64, nak bool, delay, 
 func (c *confirmer) startLocked(a sent, body []byte, nak bool, delay, now time.Duration) *settlement {
 	s := c.takeLocked()
 	s.sent, s.body, s.nak, s.delay = a, body, nak, delay
-	s.open, s.first, s.due, s.tries, s.silent, s.epoch = true, now, now+c.patience(), 1, 1, 0
+	s.open, s.first, s.due, s.tries, s.refused, s.silent, s.epoch = true, now, now+c.patience(), 1, 0, 1, 0
 	if len(c.runs.acks) > 0 && !s.nak {
 		s.run, c.runs.acks = c.runs.acks, s.run[:0]
 		s.epoch = c.runs.epoch
@@ -197,6 +198,7 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 		c.runs.trusted = 0
 		c.scatterLocked(s, now)
 		s.due, s.silent = now+nobodyWait+rand.N(nobodyWait), 0
+		s.refused++
 		c.alarm.by(s.due)
 		return
 	}

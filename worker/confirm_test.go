@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +122,57 @@ func TestResendTimes(t *testing.T) {
 		}
 		if len(later) < 2 || !near(later[len(later)-1], 2*answerWait) {
 			t.Errorf("later: %v", later)
+		}
+	})
+}
+
+// A NAK with a delay that nobody has taken, since the consumer's leader was moving, had no effect: behind its delay it is sent all the same, or the message would wait for
+// its lease to end. One that may have been taken is not: its message has come back, maybe to another.
+func TestANakThatNobodyTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		nc := connectLikeWorker(t, s)
+		for name, tc := range map[string]struct {
+			answers []string // a status, or nothing at all
+			bodies  []string
+		}{
+			"refused, and taken":          {[]string{"503", "503", "taken"}, []string{`-NAK {"delay":30000000}`, "-NAK", "-NAK"}},
+			"unanswered, then refused":    {[]string{"", "503", "taken"}, []string{`-NAK {"delay":30000000}`}},
+			"refused, and then who knows": {[]string{"503", "", "taken"}, []string{`-NAK {"delay":30000000}`, "-NAK"}},
+		} {
+			c := newConfirmer(nc, clock{time.Now()}, nc.NewInbox())
+			ctx, cancel := context.WithCancel(t.Context())
+			answers, err := nc.Subscribe(c.inbox+".*", func(m *nats.Msg) { c.answered(m.Subject[len(c.inbox)+1:], m) })
+			must(t, err)
+			var bodies []string
+			subject := nc.NewInbox()
+			server, err := nc.Subscribe(subject, func(m *nats.Msg) {
+				answer := "taken"
+				if len(bodies) < len(tc.answers) {
+					answer = tc.answers[len(bodies)]
+				}
+				bodies = append(bodies, string(m.Data))
+				switch answer {
+				case "taken":
+					_ = m.Respond(nil)
+				case "":
+				default:
+					_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {answer}}})
+				}
+			})
+			must(t, err)
+			time.Sleep(100 * time.Millisecond)
+			done := make(chan struct{})
+			go func() { defer close(done); c.alarm.loop(ctx, c.clock, c.scan) }()
+			c.settle(subject, nakBody(30*time.Millisecond), 1, true, 30*time.Millisecond, c.clock.now())
+			time.Sleep(20 * time.Second)
+			cancel()
+			<-done
+			must(t, answers.Unsubscribe())
+			must(t, server.Unsubscribe())
+			if !slices.Equal(bodies, tc.bodies) || c.open.Load() != 0 {
+				t.Errorf("%s: sent %q, %d open", name, bodies, c.open.Load())
+			}
 		}
 	})
 }

@@ -77,7 +77,11 @@ func (r *Runner) fails(err error) bool {
 		return false
 	}
 	select {
-	case r.pull.ended <- struct{}{}: // a drain may be waiting for pulls that will not end now
+	case r.pull.ended <- struct{}{}: // a drain may be waiting for pulls that will not end now,
+	default:
+	}
+	select {
+	case r.conf.empty <- struct{}{}: // or for confirmations that will not come
 	default:
 	}
 	return true
@@ -138,7 +142,7 @@ func (r *Runner) watch(ctx context.Context) {
 func (r *Runner) firstPull() {
 	if r.bound.info.NumAckPending > 0 {
 		r.pull.mu.Lock()
-		r.pull.notBefore = r.clock.now() + settleFirst
+		r.pull.notBefore, r.pull.suspect = r.clock.now()+settleFirst, true // and looks whether the leader has moved since
 		r.pull.mu.Unlock()
 	}
 	r.pullAlarm.by(0)

@@ -33,9 +33,10 @@ func (c *confirmer) scan(now time.Duration) time.Duration {
 	return next
 }
 
-// over tells whether a NAK is not worth sending again: its message has come back, or will before it could.
+// over tells whether a NAK is not worth sending again: its message has come back, or will before it could. One that nobody has ever taken has no effect: behind its
+// delay, which the retry has waited for by then, it is sent without one.
 func (s *settlement) over(now time.Duration) bool {
-	if s.delay > 0 {
+	if s.delay > 0 && s.refused < s.tries {
 		return now-s.first >= s.delay
 	}
 	return now-s.first >= nakPatience
