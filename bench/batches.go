@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/bench/internal/figures"
 	"github.com/ackfloor/ackfloor/worker"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,10 +38,11 @@ type inserter struct {
 
 var inserters = []inserter{
 	{"the inserts alone", 1, insertAlone},
-	{"Consume by hand, plain acks", 1, insertByHand},
+	{"Consume by hand, plain acks", 1, insertByHand(batchRows)},
 	{"a worker of batches, one slot", 1, insertWorked(batchRows, 1)},
 	{"a worker of batches, two slots", 1, insertWorked(batchRows, 2)},
 	{"a worker, batches of one", 10, insertWorked(1, 1)},
+	{"Consume by hand, a transaction for each", 10, insertByHand(1)},
 }
 
 // batched measures, and writes the table.
@@ -55,9 +57,10 @@ func batched(ctx context.Context, b *bed, opt options, t *table) error {
 	t.title("Batches: %d messages of %d bytes into SQLite (WAL, synchronous=normal), %d a transaction, one at a time; %d rounds, medians", opt.batchesN, bodySize, batchRows, opt.batchesRounds)
 	t.row("", "rows/s", "x", "CPU us/row", "of the server", "x if all cores were busy")
 	type aim struct {
-		what  string
-		share float64
+		what        string
+		share, want float64
 	}
+	var bars []figures.Bar
 	var aims []aim
 	for _, indexed := range []bool{true, false} {
 		what := map[bool]string{true: "index on subject and time", false: "no index"}[indexed]
@@ -75,15 +78,21 @@ func batched(ctx context.Context, b *bed, opt options, t *table) error {
 		for i, in := range inserters {
 			rate, share, self, server, bound := medians(turns[0], turns[i])
 			t.row(what+": "+in.name, fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.2f", share), fmt.Sprintf("%.1f", self), fmt.Sprintf("%.1f", server), fmt.Sprintf("%.2f", bound))
-			if i == 3 {
-				aims = append(aims, aim{"batches of 1,000 into SQLite, against the inserts alone, " + what, share})
+			switch i {
+			case 2:
+				_, share, _, _, _ := medians(turns[len(inserters)-1], turns[i])
+				aims = append(aims, aim{"batches of 1,000 into SQLite, against a transaction for each message, " + what, share, 3})
+			case 3:
+				aims = append(aims, aim{"batches of 1,000 into SQLite, against the inserts alone, " + what, share, 0.8})
 			}
+			bars = append(bars, figures.Bar{Name: in.name + ", " + what, Y: rate})
 		}
 	}
-	for _, a := range aims {
-		t.aim(a.what, a.share, atLeast, 0.8)
-	}
 	t.flush()
+	t.chart(figures.Chart{Name: "batches", Title: "Rows into SQLite", Y: figures.Axis{Label: "rows a second"}, Bars: bars})
+	for _, a := range aims {
+		t.aim(a.what, a.share, atLeast, a.want)
+	}
 	return nil
 }
 
@@ -134,7 +143,13 @@ func insertAlone(ctx context.Context, _ *bed, _ string, db *sql.DB, n int) (time
 }
 
 // insertByHand is what one writes with nats.go: the callback of Consume collects, inserts when there are enough, and acknowledges each without waiting for a confirmation.
-func insertByHand(ctx context.Context, b *bed, stream string, db *sql.DB, n int) (time.Duration, error) {
+func insertByHand(size int) func(context.Context, *bed, string, *sql.DB, int) (time.Duration, error) {
+	return func(ctx context.Context, b *bed, stream string, db *sql.DB, n int) (time.Duration, error) {
+		return b.insertByHand(ctx, stream, db, n, size)
+	}
+}
+
+func (b *bed) insertByHand(ctx context.Context, stream string, db *sql.DB, n, size int) (time.Duration, error) {
 	nc, err := nats.Connect(b.url)
 	if err != nil {
 		return 0, err
@@ -168,7 +183,7 @@ func insertByHand(ctx context.Context, b *bed, stream string, db *sql.DB, n int)
 		}
 		rows = append(rows, &ackfloor.Message{Subject: m.Subject(), Sequence: meta.Sequence.Stream, Published: meta.Timestamp, Data: m.Data()})
 		waiting = append(waiting, m)
-		if len(rows) < batchRows && sum+len(rows) < n {
+		if len(rows) < size && sum+len(rows) < n {
 			return
 		}
 		failed.set(insertRows(ctx, db, rows))
@@ -215,7 +230,7 @@ func insertWorked(size, slots int) func(context.Context, *bed, string, *sql.DB, 
 			return nil
 		})
 		cfg := worker.Config{Logger: zap.NewNop(), DeadLetter: "off", Records: "off", Concurrency: slots, BatchSize: size, BatchLinger: 50 * time.Millisecond}
-		_, stop, err := startRunner(ctx, target{b.url, stream, name}, cfg, func(nc *nats.Conn, c worker.Config) (*worker.Runner, error) { return worker.NewBatch(nc, c, h) })
+		_, stop, err := startRunner(ctx, b.at(stream, name), cfg, func(nc *nats.Conn, c worker.Config) (*worker.Runner, error) { return worker.NewBatch(nc, c, h) })
 		if err != nil {
 			return 0, err
 		}

@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/ackfloor/ackfloor/testutil"
+	"github.com/ackfloor/ackfloor/testutil/fault"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
 // TestMain lets the test's binary be the contestants' processes, as the command's own is.
 func TestMain(m *testing.M) {
+	fault.RunChild(programs())
 	if len(os.Args) > 1 && os.Args[1] == childWord {
 		exit(childMain(os.Args[2:], os.Stdin, os.Stdout))
 		return
@@ -63,7 +65,7 @@ func benchmark(b *testing.B, name string) {
 	all := make(chan struct{})
 	b.ReportAllocs()
 	b.ResetTimer()
-	stop, err := who.start(ctx, target{p.URL(), "BENCH", durable.CachedInfo().Name}, func([]byte) {
+	stop, err := who.start(ctx, bed.at("BENCH", durable.CachedInfo().Name), func([]byte) {
 		if handled.Add(1) == int64(b.N) {
 			close(all)
 		}

@@ -34,6 +34,7 @@ type order struct {
 	mode, name             string
 	target                 target
 	n, skip                int
+	share                  share // share mode
 	cpuProfile, memProfile string
 }
 
@@ -52,11 +53,15 @@ type report struct {
 	Most          time.Time     // failures mode: when nine in ten of the messages had their last call
 	WrongAttempts int64         // failures mode: calls whose Attempt was not their number
 	Counts        worker.Counts // failures mode
+
+	Goroutines int           // share mode, while it works
+	Busy       time.Duration // share mode: all calls of handlers that sleep together
 }
 
 func (o order) args() []string {
-	return []string{childWord, "-mode", o.mode, "-name", o.name, "-url", o.target.url, "-stream", o.target.stream, "-consumer", o.target.consumer,
+	args := []string{childWord, "-mode", o.mode, "-name", o.name, "-url", o.target.url, "-stream", o.target.stream, "-consumer", o.target.consumer, "-domain", o.target.domain,
 		"-n", fmt.Sprint(o.n), "-skip", fmt.Sprint(o.skip), "-cpuprofile", o.cpuProfile, "-memprofile", o.memProfile}
+	return append(args, o.share.args()...)
 }
 
 func parseOrder(args []string) (order, error) {
@@ -67,6 +72,8 @@ func parseOrder(args []string) (order, error) {
 	f.StringVar(&o.target.url, "url", "", "of the server")
 	f.StringVar(&o.target.stream, "stream", "", "to consume from")
 	f.StringVar(&o.target.consumer, "consumer", "", "the durable")
+	f.StringVar(&o.target.domain, "domain", "", "the JetStream domain")
+	o.share.flags(f)
 	f.IntVar(&o.n, "n", 0, "messages to handle; drain: times to drain")
 	f.IntVar(&o.skip, "skip", 0, "latency: messages at the start that are not measured")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
@@ -81,7 +88,7 @@ func childMain(args []string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	var who contestant
-	if o.mode != modeFailures {
+	if o.mode != modeFailures && o.mode != modeShare {
 		if who, err = contestantNamed(o.name); err != nil {
 			return err
 		}
@@ -119,6 +126,8 @@ func childMain(args []string, in io.Reader, out io.Writer) error {
 		rep, err = drainTimes(ctx, who, o)
 	case modeFailures:
 		rep, err = handleFailing(ctx, o, done)
+	case modeShare:
+		rep, err = shareWork(ctx, o, say, await)
 	default:
 		rep, err = consumeAll(ctx, who, o, done)
 	}

@@ -49,18 +49,29 @@ func against(who []contestant, build string) []contestant {
 }
 
 // target is where a contestant works. The durable exists already.
-type target struct{ url, stream, consumer string }
+type target struct{ url, stream, consumer, domain string }
+
+// jetStream is the target's JetStream.
+func (t target) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
+	if t.domain != "" {
+		return jetstream.NewWithDomain(nc, t.domain)
+	}
+	return jetstream.New(nc)
+}
 
 const slots = 16 // worker.Config's default concurrency, and that of consume-slots
 
 var contestants = []contestant{
 	{name: "consume", what: "nats.go jetstream Consume, default options, plain Ack in the callback", share: 1, start: startConsume},
-	{name: "consume-slots", what: fmt.Sprintf("Consume, handed over a channel to %d goroutines, plain Ack", slots), share: 1, start: startConsumeSlots},
+	{name: "consume-slots", what: fmt.Sprintf("Consume, handed over a channel to %d goroutines, plain Ack", slots), share: 1, start: startConsumeSlots(slots)},
 	{name: "ackfloor-confirm", what: "worker.Runner, defaults: every ack confirmed, dead letters and records on", share: 1, start: startAckfloor(worker.Config{})},
 	{name: "ackfloor-off", what: "worker.Runner, WORKER_DEAD_LETTER=off, WORKER_RECORDS=off", share: 1, newer: true,
 		start: startAckfloor(worker.Config{DeadLetter: "off", Records: "off"})},
 	{name: "ackfloor-send", what: "worker.Runner, WORKER_ACK=send: plain acks", share: 1, start: startAckfloor(worker.Config{Ack: worker.AckSend})},
 	{name: "ackfloor-keyed", what: "worker.Runner, Config.Key: order by key, 10,000 keys", share: 1, newer: true, start: startAckfloor(worker.Config{Key: tenThousand()})},
+	{name: "ackfloor-batch", what: "worker.NewBatch, batches of up to 250, two slots", share: 1, newer: true, start: startBatched},
+	{name: "watermill", what: fmt.Sprintf("watermill-nats, %d handlers of a Router on the durable; its default: acks confirmed one by one", slots), share: 10, start: startWatermill(false)},
+	{name: "watermill-async", what: "the same with AckAsync: plain acks", share: 2, start: startWatermill(true)},
 	{name: "doubleack", what: "Consume, DoubleAck in the callback: one round trip a message", share: 10, start: startDoubleAck},
 }
 
@@ -87,32 +98,34 @@ func startDoubleAck(ctx context.Context, t target, handle func([]byte)) (func() 
 	})
 }
 
-func startConsumeSlots(ctx context.Context, t target, handle func([]byte)) (func() error, error) {
-	var failed firstError
-	todo := make(chan jetstream.Msg, slots)
-	var running sync.WaitGroup
-	for range slots {
-		running.Go(func() {
-			for m := range todo {
-				handle(m.Data())
-				failed.set(m.Ack())
-			}
+func startConsumeSlots(n int) func(context.Context, target, func([]byte)) (func() error, error) {
+	return func(ctx context.Context, t target, handle func([]byte)) (func() error, error) {
+		var failed firstError
+		todo := make(chan jetstream.Msg, n)
+		var running sync.WaitGroup
+		for range n {
+			running.Go(func() {
+				for m := range todo {
+					handle(m.Data())
+					failed.set(m.Ack())
+				}
+			})
+		}
+		stop, err := consume(ctx, t, func(m jetstream.Msg) error {
+			todo <- m
+			return nil
 		})
+		if err != nil {
+			close(todo)
+			return nil, err
+		}
+		return func() error {
+			err := stop()
+			close(todo)
+			running.Wait()
+			return errors.Join(err, failed.get())
+		}, nil
 	}
-	stop, err := consume(ctx, t, func(m jetstream.Msg) error {
-		todo <- m
-		return nil
-	})
-	if err != nil {
-		close(todo)
-		return nil, err
-	}
-	return func() error {
-		err := stop()
-		close(todo)
-		running.Wait()
-		return errors.Join(err, failed.get())
-	}, nil
 }
 
 // consume is Consume as its documentation shows it, on a connection of its own with default options.
@@ -121,7 +134,7 @@ func consume(ctx context.Context, t target, each func(jetstream.Msg) error) (fun
 	if err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(nc)
+	js, err := t.jetStream(nc)
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +177,11 @@ func startWorker(ctx context.Context, t target, cfg worker.Config, h ackfloor.Ha
 
 // startRunner is startWorker for a Runner of any kind.
 func startRunner(ctx context.Context, t target, cfg worker.Config, build func(*nats.Conn, worker.Config) (*worker.Runner, error)) (*worker.Runner, func() error, error) {
-	nc, err := worker.Connect(ctx, worker.Connection{URL: t.url})
+	nc, err := worker.Connect(ctx, worker.Connection{URL: t.url, Domain: t.domain})
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg.Stream, cfg.Consumer, cfg.DeadLetterBytes = t.stream, t.consumer, letterBytes
+	cfg.Stream, cfg.Consumer, cfg.DeadLetterBytes, cfg.Connection.Domain = t.stream, t.consumer, letterBytes, t.domain
 	r, err := build(nc, cfg)
 	if err != nil {
 		nc.Close()

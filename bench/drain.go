@@ -50,7 +50,7 @@ func drain(ctx context.Context, b *bed, opt options) (map[string][]run, error) {
 		if err != nil {
 			return nil, err
 		}
-		o := order{mode: modeDrain, name: who.name, build: who.build, n: opt.drains, target: target{b.url, stream, durable.CachedInfo().Name}}
+		o := order{mode: modeDrain, name: who.name, build: who.build, n: opt.drains, target: b.at(stream, durable.CachedInfo().Name)}
 		r, err := b.turn(ctx, o, durable, nil)
 		if err != nil {
 			return nil, err

@@ -57,7 +57,7 @@ func (b *bed) trial(ctx context.Context, opt options, stream string, t trial, ro
 	}
 	name := durable.CachedInfo().Name
 	defer b.forget(ctx, stream, name)
-	o := order{mode: modeFailures, name: t.name(), build: t.build, n: opt.failuresN, target: target{b.url, stream, name}}
+	o := order{mode: modeFailures, name: t.name(), build: t.build, n: opt.failuresN, target: b.at(stream, name)}
 	r, err := b.turn(ctx, o.profiles(opt, round), durable, nil)
 	if err != nil {
 		return run{}, err

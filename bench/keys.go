@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ackfloor/ackfloor"
+	"github.com/ackfloor/ackfloor/bench/internal/figures"
 	"github.com/ackfloor/ackfloor/worker"
 	"go.uber.org/zap"
 )
@@ -48,6 +49,7 @@ func ordered(ctx context.Context, b *bed, opt options, t *table) error {
 	t.title("Order by key: %d messages, handled for 0 to %v, %d slots; best: the handlers' time / min(keys, slots)", opt.keysN, keysWork, slots)
 	t.row("keys", "took", "best", "of the best", "msgs/s")
 	worst := 1.0
+	reached, possible := figures.Line{Name: "ackfloor"}, figures.Line{Name: "possible"}
 	for _, keys := range keyCounts {
 		r, err := b.keyed(ctx, stream, keys, opt.keysN)
 		if err != nil {
@@ -58,12 +60,16 @@ func ordered(ctx context.Context, b *bed, opt options, t *table) error {
 		name := strconv.Itoa(keys)
 		if keys == 0 {
 			name = "no order"
+		} else {
+			reached.Add(float64(keys), float64(opt.keysN)/r.took.Seconds())
+			possible.Add(float64(keys), float64(opt.keysN)/r.best(keys).Seconds())
 		}
 		opt.progress("keys: %s: %v, best %v", name, r.took, r.best(keys))
 		t.row(name, r.took.Round(time.Millisecond).String(), r.best(keys).Round(time.Millisecond).String(), fmt.Sprintf("%.3f", share),
 			fmt.Sprintf("%.0f", float64(opt.keysN)/r.took.Seconds()))
 	}
 	t.flush()
+	t.chart(figures.Chart{Name: "keys", Title: "Order by key", X: figures.Axis{Label: "keys", Log: true}, Y: figures.Axis{Label: "messages a second", Log: true}, Lines: []figures.Line{reached, possible}})
 	t.aim("order by key, the least share of the best", worst, atLeast, 0.9)
 	return nil
 }
@@ -95,7 +101,7 @@ func (b *bed) keyed(ctx context.Context, stream string, keys, n int) (keyRun, er
 		}
 		return nil
 	})
-	_, stop, err := startWorker(ctx, target{b.url, stream, name}, cfg, h)
+	_, stop, err := startWorker(ctx, b.at(stream, name), cfg, h)
 	if err != nil {
 		return keyRun{}, err
 	}

@@ -87,7 +87,7 @@ func (b *bed) changing(ctx context.Context, opt options, t *table) error {
 		if err != nil {
 			return err
 		}
-		targets[i] = target{b.url, stream, durable.CachedInfo().Name}
+		targets[i] = b.at(stream, durable.CachedInfo().Name)
 	}
 	began := time.Now()
 	var all sync.WaitGroup
@@ -162,19 +162,19 @@ func changingTable(t *table, opt options, rows []gated, logs []callLog, began ti
 	for i, row := range rows {
 		for phase, workers := range servicePhases {
 			from := began.Add(time.Duration(phase) * opt.limitFor)
-			t.row(append([]string{row.name, fmt.Sprint(workers)}, figures(logs[i].calls, from, opt.limitFor, workers)...)...)
+			t.row(append([]string{row.name, fmt.Sprint(workers)}, callFigures(logs[i].calls, from, opt.limitFor, workers)...)...)
 		}
 	}
 	t.flush()
 	for i, row := range rows {
 		if len(logs[i].limits) > 0 {
-			fmt.Fprintf(t.out, "limit of %q, second by second: %v\n", row.name, logs[i].limits)
+			t.note("limit of %q, second by second: %v", row.name, logs[i].limits)
 		}
 	}
 }
 
-// figures are those of the calls that ended in a phase; latencies of those that failed too.
-func figures(calls []called, from time.Time, phase time.Duration, workers int) []string {
+// callFigures are those of the calls that ended in a phase; latencies of those that failed too.
+func callFigures(calls []called, from time.Time, phase time.Duration, workers int) []string {
 	var took []time.Duration
 	done := 0
 	for _, c := range calls {

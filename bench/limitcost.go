@@ -113,7 +113,7 @@ func (b *bed) gateCost(ctx context.Context, stream string, row gateRow, n int) (
 		return nil
 	})
 	before := used()
-	_, stop, err := startWorker(ctx, target{b.url, stream, name}, worker.Config{Gate: gate, DeadLetter: "off", Records: "off", Logger: zap.NewNop()}, h)
+	_, stop, err := startWorker(ctx, b.at(stream, name), worker.Config{Gate: gate, DeadLetter: "off", Records: "off", Logger: zap.NewNop()}, h)
 	if err != nil {
 		return run{}, err
 	}

@@ -1,59 +1,26 @@
-// Command bench measures ackfloor against nats.go's Consume, side by side: one run, one nats-server in a process of its own, every
+// Command bench measures ackfloor against nats.go's Consume and other libraries, side by side: one run, one nats-server in a process of its own, every
 // contestant in one of its own, in turn, round after round. See README.md.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"slices"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/ackfloor/ackfloor/bench/internal/figures"
+	"github.com/ackfloor/ackfloor/testutil/fault"
 )
 
-// options are those of the command.
-type options struct {
-	modes      []string
-	who        []contestant
-	n          int
-	rounds     int
-	turns      int // latency: rounds
-	latencyFor time.Duration
-	memoryN    int
-	drains     int
-	against    string // another build, "" without
-
-	works          []string // failures: handlers
-	failuresN      int
-	failuresRounds int
-	keysN          int // keys: messages a turn
-	batchesN       int // batches: messages a turn
-	batchesRounds  int
-	limitFor       time.Duration // limit: how long a phase is
-	limitN         int
-	limitRounds    int
-	server         string
-	dir            string
-	cpuProfile     string
-	memProfile     string
-	log            io.Writer // for progress
-}
-
-// builds are the builds whose ackfloor contestants run: "" is this one.
-func (o options) builds() []string {
-	if o.against == "" {
-		return []string{""}
-	}
-	return []string{"", o.against}
-}
-
-func (o options) progress(format string, args ...any) { fmt.Fprintf(o.log, format+"\n", args...) }
-
 func main() {
+	fault.RunChild(programs())
 	if len(os.Args) > 1 && os.Args[1] == childWord {
 		exit(childMain(os.Args[2:], os.Stdin, os.Stdout))
 		return
@@ -63,97 +30,48 @@ func main() {
 		return
 	}
 	exit(err)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	exit(bench(ctx, opt, os.Stdout))
 }
 
-func parseOptions(args []string) (options, error) {
-	opt := options{log: os.Stderr}
-	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	modes := f.String("mode", "all", "what to measure: throughput, failures, latency, memory, drain, comma-separated, or all; or keys, batches or limit, which are not among all")
-	only := f.String("only", "", "contestants, comma-separated; without it all (ratios need consume)")
-	f.StringVar(&opt.against, "against", "", "another build of this command, such as one of an earlier commit: its ackfloor contestants run too, as rows with a *")
-	f.IntVar(&opt.n, "n", 100_000, "throughput: messages a turn")
-	f.IntVar(&opt.rounds, "rounds", 15, "throughput: turns of each contestant")
-	handlers := f.String("handlers", "none,wait", "failures: what the handlers do: none, wait, hash, comma-separated")
-	f.IntVar(&opt.failuresN, "failures-n", 100_000, "failures: messages a turn")
-	f.IntVar(&opt.failuresRounds, "failures-rounds", 7, "failures: turns of each")
-	f.IntVar(&opt.turns, "latency-rounds", 5, "latency: turns of each contestant")
-	f.DurationVar(&opt.latencyFor, "latency-for", 10*time.Second, "latency: how long a turn is")
-	f.IntVar(&opt.memoryN, "memory-n", 1_000_000, "memory: messages")
-	f.IntVar(&opt.drains, "drains", 20, "drain: how many")
-	f.IntVar(&opt.keysN, "keys-n", 10_000, "keys: messages a turn")
-	f.IntVar(&opt.batchesN, "batches-n", 200_000, "batches: messages a turn")
-	f.IntVar(&opt.batchesRounds, "batches-rounds", 5, "batches: turns of each")
-	f.DurationVar(&opt.limitFor, "limit-for", 20*time.Second, "limit: how long a phase is")
-	f.IntVar(&opt.limitN, "limit-n", 50_000, "limit: messages a turn")
-	f.IntVar(&opt.limitRounds, "limit-rounds", 5, "limit: turns of each gate")
-	f.StringVar(&opt.server, "server", "", "a nats-server binary; without it one is built, once on a machine")
-	f.StringVar(&opt.dir, "dir", "", "where the server's files go; without it the directory for temporary files")
-	f.StringVar(&opt.cpuProfile, "cpuprofile", "", "write a CPU profile of each turn into this directory (the figures suffer)")
-	f.StringVar(&opt.memProfile, "memprofile", "", "write an allocation profile of each turn into this directory (the figures suffer, more so)")
-	if err := f.Parse(args); err != nil {
-		return opt, err
-	}
-	if f.NArg() > 0 || min(opt.n, opt.rounds, opt.failuresN, opt.failuresRounds, opt.turns, opt.memoryN, opt.drains, opt.keysN, opt.batchesN, opt.batchesRounds, opt.limitN, opt.limitRounds) < 1 ||
-		min(opt.latencyFor, opt.limitFor) < time.Millisecond {
-		return opt, fmt.Errorf("every number has to be above 0, and there are no arguments but flags")
-	}
-	for _, m := range measures {
-		if *modes == "all" || slices.Contains(strings.Split(*modes, ","), m.mode) {
-			opt.modes = append(opt.modes, m.mode)
-		}
-	}
-	for _, m := range []string{modeKeys, modeBatches, modeLimit} {
-		if slices.Contains(strings.Split(*modes, ","), m) {
-			opt.modes = append(opt.modes, m)
-		}
-	}
-	opt.who = contestants
-	if *only != "" {
-		opt.who = nil
-		for name := range strings.SplitSeq(*only, ",") {
-			who, err := contestantNamed(name)
-			if err != nil {
-				return opt, err
-			}
-			opt.who = append(opt.who, who)
-		}
-	}
-	if opt.against != "" {
-		opt.who = against(opt.who, opt.against)
-	}
-	for work := range strings.SplitSeq(*handlers, ",") {
-		if works[work] == nil {
-			return opt, fmt.Errorf("there is no handler %q", work)
-		}
-		opt.works = append(opt.works, work)
-	}
-	if len(opt.modes) == 0 {
-		return opt, fmt.Errorf("there is no mode %q", *modes)
-	}
-	for _, dir := range []string{opt.cpuProfile, opt.memProfile} {
-		if dir != "" {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return opt, err
-			}
-		}
-	}
-	return opt, nil
+// mode is one thing to measure.
+type mode struct {
+	name  string
+	usual bool // runs without being asked for
+	run   func(context.Context, *bed, options, *table) error
 }
 
-// measures are the modes, in the order in which they run.
-var measures = []struct {
-	mode  string
-	run   func(context.Context, *bed, options) (map[string][]run, error)
-	table func(*table, options, map[string][]run)
-}{
-	{modeThroughput, throughput, throughputTable},
-	{modeFailures, failures, failuresTable},
-	{modeLatency, latency, latencyTable},
-	{modeMemory, memory, memoryTable},
-	{modeDrain, drain, drainTable},
+// modes are in the order in which they run.
+var modes = allModes()
+
+func allModes() []mode {
+	// measured is a mode whose contestants run first, and whose table is written then.
+	measured := func(run func(context.Context, *bed, options) (map[string][]run, error), write func(*table, options, map[string][]run)) func(context.Context, *bed, options, *table) error {
+		return func(ctx context.Context, b *bed, opt options, t *table) error {
+			runs, err := run(ctx, b, opt)
+			if err != nil {
+				return err
+			}
+			write(t, opt, runs)
+			return nil
+		}
+	}
+	return []mode{
+		{modeThroughput, true, measured(throughput, throughputTable)},
+		{modeFailures, true, measured(failures, failuresTable)},
+		{modeLatency, true, measured(latency, latencyTable)},
+		{modeMemory, true, measured(memory, memoryTable)},
+		{modeDrain, true, measured(drain, drainTable)},
+		{modeKeys, false, ordered},
+		{modeBatches, false, batched},
+		{modeLimit, false, limits},
+		{modeFaults, false, faults},
+		{modeRunners, false, manyRunners},
+		{modeHeld, false, held},
+		{modeGrowth, false, growth},
+		{modeScaling, false, scaling},
+	}
 }
 
 // bench measures and writes the tables to out.
@@ -162,6 +80,7 @@ func bench(ctx context.Context, opt options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	opt.server = binary
 	url, pid, stop, err := startServer(binary, opt.dir)
 	if err != nil {
 		return err
@@ -172,36 +91,62 @@ func bench(ctx context.Context, opt options, out io.Writer) error {
 		return err
 	}
 	defer b.nc.Close()
-	t := newTable(out)
-	fmt.Fprintf(out, "nats-server %s, %s, %s/%s, %d CPUs\n", b.nc.ConnectedServerVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	machine := figures.Here(b.nc.ConnectedServerVersion())
+	fmt.Fprintln(out, machine)
 	for _, who := range opt.who {
 		fmt.Fprintf(out, "  %s: %s\n", who.label(), who.what)
 	}
-	for _, m := range measures {
-		if !slices.Contains(opt.modes, m.mode) {
+	missed := 0
+	var faults []error
+	for _, m := range opt.modes {
+		t := newTable(out)
+		began := time.Now()
+		r := figures.Result{Mode: m.name, Command: command(opt, m.name), At: began.UTC().Truncate(time.Second), Load: figures.Load(), Machine: machine}
+		t.save = func() { // of what a mode had when it did not come to its end
+			r.Tables, r.Failed = t.kept, "it was broken off"
+			if opt.json != "" {
+				_ = figures.Write(opt.json, r)
+			}
+		}
+		err := m.run(ctx, b, opt, t)
+		r.Failed = ""
+		if err != nil {
+			err = fmt.Errorf("%s: %w", m.name, err)
+			r.Failed = err.Error()
+		}
+		missed += t.missed
+		r.Tables, r.Took = t.kept, time.Since(began).Round(100*time.Millisecond).Seconds()
+		faults = append(faults, err, t.err())
+		if opt.json != "" {
+			faults = append(faults, figures.Write(opt.json, r))
+		}
+		if err != nil {
+			break
+		}
+	}
+	fmt.Fprintf(out, "\n%d aims missed\n", missed)
+	return errors.Join(faults...)
+}
+
+// command is what makes the figures of a mode again: the flags as they were given, without those that name this machine's files.
+func command(opt options, mode string) string {
+	words := []string{"go run ./bench -mode", mode}
+	for i := 0; i < len(opt.args); i++ {
+		name, _, joined := strings.Cut(strings.TrimLeft(opt.args[i], "-"), "=")
+		switch name {
+		case "mode", "server", "dir", "json", "cpuprofile", "memprofile":
+			if !joined {
+				i++
+			}
+			continue
+		case "against":
+			if !joined && i+1 < len(opt.args) {
+				i++
+				words = append(words, "-against", filepath.Base(opt.args[i]))
+			}
 			continue
 		}
-		runs, err := m.run(ctx, b, opt)
-		if err != nil {
-			return err
-		}
-		m.table(t, opt, runs)
+		words = append(words, opt.args[i])
 	}
-	if slices.Contains(opt.modes, modeKeys) {
-		if err := ordered(ctx, b, opt, t); err != nil {
-			return err
-		}
-	}
-	if slices.Contains(opt.modes, modeBatches) {
-		if err := batched(ctx, b, opt, t); err != nil {
-			return err
-		}
-	}
-	if slices.Contains(opt.modes, modeLimit) {
-		if err := limits(ctx, b, opt, t); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(out, "\n%d aims missed\n", t.missed)
-	return t.err()
+	return strings.Join(words, " ")
 }

@@ -29,9 +29,9 @@ func TestCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
-	rows := map[string]int{"consume": 5, "consume-slots": 2, "ackfloor-confirm": 5, "ackfloor-off": 2, "ackfloor-keyed": 2, "ackfloor-send": 5, "doubleack": 2,
+	rows := map[string]int{"consume": 5, "consume-slots": 2, "ackfloor-confirm": 5, "ackfloor-off": 2, "ackfloor-keyed": 4, "ackfloor-send": 5, "ackfloor-batch": 2, "watermill": 4, "watermill-async": 2, "doubleack": 2,
 		"wait-clean": 2, "wait-failing": 2}
-	counts := map[string]string{"consume": "2000", "consume-slots": "2000", "ackfloor-confirm": "2000", "ackfloor-off": "2000", "ackfloor-keyed": "2000", "ackfloor-send": "2000", "doubleack": "200",
+	counts := map[string]string{"consume": "2000", "consume-slots": "2000", "ackfloor-confirm": "2000", "ackfloor-off": "2000", "ackfloor-keyed": "2000", "ackfloor-send": "2000", "ackfloor-batch": "2000", "watermill": "200", "watermill-async": "1000", "doubleack": "200",
 		"wait-clean": "2000", "wait-failing": "1978"}
 	got := map[string]int{}
 	for line := range strings.Lines(out.String()) {
@@ -49,8 +49,8 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%s has %d rows, want %d", name, got[name], want)
 		}
 	}
-	if aims := strings.Count(out.String(), "(aim "); aims != 21 {
-		t.Errorf("%d aims, want 21", aims)
+	if aims := strings.Count(out.String(), "(aim "); aims != 23 {
+		t.Errorf("%d aims, want 23", aims)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "ackfloor-bench-*"))
 	if err != nil || len(left) > 0 {
@@ -64,7 +64,8 @@ func TestCommand(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, args := range [][]string{{"-mode", "speed"}, {"-only", "nobody"}, {"-n", "0"}, {"latency"}, {"-rounds", "x"}, {"-handlers", "sleep"}, {"-failures-n", "0"}} {
+	for _, args := range [][]string{{"-mode", "speed"}, {"-only", "nobody"}, {"-n", "0"}, {"latency"}, {"-rounds", "x"}, {"-handlers", "sleep"}, {"-failures-n", "0"},
+		{"-schedules", "none"}, {"-workers", "nobody"}, {"-seeds", "x"}, {"-faults-n", "0"}, {"-lasting", "0s"}} {
 		if _, err := parseOptions(args); err == nil {
 			t.Errorf("%q is taken", args)
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/ackfloor/ackfloor/bench/internal/figures"
 )
 
 const (
@@ -17,7 +19,7 @@ type sample struct {
 	Live  uint64 // heap after a collection
 }
 
-var memoryNames = map[string]bool{"consume": true, "ackfloor-confirm": true, "ackfloor-send": true}
+var memoryNames = map[string]bool{"consume": true, "ackfloor-confirm": true, "ackfloor-send": true, "ackfloor-keyed": true, "watermill": true}
 
 // startSamples begins to sample at 10 %, 50 % and 100 % of the messages. It samples beside the handlers, which go on.
 func (w *watcher) startSamples() {
@@ -56,12 +58,13 @@ func memory(ctx context.Context, b *bed, opt options) (map[string][]run, error) 
 		if !memoryNames[who.name] {
 			continue
 		}
-		durable, err := b.durable(ctx, stream, who.name, 0)
+		n := max(10, opt.memoryN/who.share)
+		durable, err := b.durable(ctx, stream, who.name, uint64(opt.memoryN-n+1))
 		if err != nil {
 			return nil, err
 		}
 		name := durable.CachedInfo().Name
-		o := order{mode: modeMemory, name: who.name, build: who.build, n: opt.memoryN, target: target{b.url, stream, name}}
+		o := order{mode: modeMemory, name: who.name, build: who.build, n: n, target: b.at(stream, name)}
 		r, err := b.turn(ctx, o.profiles(opt, 1), durable, nil)
 		if err != nil {
 			return nil, err
@@ -74,7 +77,8 @@ func memory(ctx context.Context, b *bed, opt options) (map[string][]run, error) 
 }
 
 func memoryTable(w *table, opt options, runs map[string][]run) {
-	w.title("Memory: %d messages of %d bytes, resident and live heap in MB after 10 %%, 50 %% and 100 %% of them", opt.memoryN, smallBody)
+	w.title("Memory: %d messages of %d bytes (slow ones fewer), resident and live heap in MB after 10 %%, 50 %% and 100 %% of them", opt.memoryN, smallBody)
+	var lines []figures.Line
 	w.row("contestant", "RSS 10 %", "50 %", "100 %", "heap 10 %", "50 %", "100 %", "peak RSS")
 	for _, who := range opt.who {
 		for _, r := range runs[who.label()] {
@@ -87,9 +91,15 @@ func memoryTable(w *table, opt options, runs map[string][]run) {
 				cells = append(cells, fmt.Sprintf("%.2f", mb(s[i].Live)))
 			}
 			w.row(append(cells, fmt.Sprintf("%.1f", mb(r.PeakRSS)))...)
+			line := figures.Line{Name: who.label()}
+			for i := range s {
+				line.Add(100*float64(s[i].After)/float64(r.n), mb(s[i].RSS))
+			}
+			lines = append(lines, line)
 		}
 	}
 	w.flush()
+	w.chart(figures.Chart{Name: "memory", Title: fmt.Sprintf("%d messages", opt.memoryN), X: figures.Axis{Label: "% of the messages handled"}, Y: figures.Axis{Label: "MB resident"}, Lines: lines})
 	for _, name := range []string{"ackfloor-confirm", "ackfloor-send"} {
 		for _, r := range runs[name] {
 			s := r.Samples

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,72 +26,103 @@ type run struct {
 // rate is messages a second, from the first one handled to the last one settled.
 func (r run) rate() float64 { return float64(r.n) / r.settled.Sub(r.First).Seconds() }
 
-// turn runs a contestant in a process of its own. meanwhile is called once it has been told to start, nil for nothing to do.
-func (b *bed) turn(ctx context.Context, o order, durable jetstream.Consumer, meanwhile func() error) (run, error) {
+// conversation is with a child: see child.go.
+type conversation struct {
+	o    order
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	from *bufio.Reader
+}
+
+// converse starts a child and returns when it is ready.
+func converse(ctx context.Context, o order) (*conversation, error) {
 	binary := o.build
 	if binary == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return run{}, err
+			return nil, err
 		}
 		binary = self
 	}
-	cmd := exec.CommandContext(ctx, binary, o.args()...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	c := &conversation{o: o, cmd: exec.CommandContext(ctx, binary, o.args()...)}
+	c.cmd.Stderr = os.Stderr
+	endWithParent(c.cmd)
+	var err error
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		return run{}, err
+		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return run{}, err
+	c.from = bufio.NewReader(out)
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return run{}, err
+	return c, c.end(c.await("ready"), false)
+}
+
+func (c *conversation) say(word string) { fmt.Fprintln(c.in, word) }
+
+func (c *conversation) await(word string) error {
+	line, err := c.from.ReadString('\n')
+	if err == nil && line != word+"\n" {
+		err = fmt.Errorf("the child says %q instead of %q", line, word)
 	}
-	r, err := b.talk(ctx, o, durable, meanwhile, bufio.NewReader(out), func(word string) { fmt.Fprintln(in, word) })
-	_ = in.Close()
-	if ended := cmd.Wait(); err == nil {
+	return err
+}
+
+// end ends the child if it is to be ended, or if there was an error; that comes back, or the child's own.
+func (c *conversation) end(err error, anyway bool) error {
+	if err == nil && !anyway {
+		return nil
+	}
+	_ = c.in.Close()
+	if ended := c.cmd.Wait(); err == nil {
 		err = ended
 	}
 	if err != nil {
-		return run{}, fmt.Errorf("%s, %s: %w", o.mode, o.name, err)
+		return fmt.Errorf("%s, %s: %w", c.o.mode, c.o.name, err)
+	}
+	return nil
+}
+
+// turn runs a contestant in a process of its own. meanwhile is called once it has been told to start, nil for nothing to do.
+func (b *bed) turn(ctx context.Context, o order, durable jetstream.Consumer, meanwhile func() error) (run, error) {
+	c, err := converse(ctx, o)
+	if err != nil {
+		return run{}, err
+	}
+	r, err := b.talk(ctx, c, durable, meanwhile)
+	if err := c.end(err, true); err != nil {
+		return run{}, err
 	}
 	return r, nil
 }
 
 // talk is the parent's side of the conversation that child.go describes.
-func (b *bed) talk(ctx context.Context, o order, durable jetstream.Consumer, meanwhile func() error, from *bufio.Reader, say func(string)) (run, error) {
-	await := func(word string) error {
-		line, err := from.ReadString('\n')
-		if err == nil && line != word+"\n" {
-			err = fmt.Errorf("the child says %q instead of %q", line, word)
-		}
-		return err
-	}
+func (b *bed) talk(ctx context.Context, c *conversation, durable jetstream.Consumer, meanwhile func() error) (run, error) {
+	o := c.o
 	r := run{n: o.n}
-	if err := await("ready"); err != nil {
-		return r, err
-	}
-	serverBefore := workOf(b.pid)
-	say("start")
+	serverBefore := b.work()
+	c.say("start")
 	if meanwhile != nil {
 		if err := meanwhile(); err != nil {
 			return r, err
 		}
 	}
 	if o.mode != modeDrain {
-		if err := await("handled"); err != nil {
+		if err := c.await("handled"); err != nil {
 			return r, err
 		}
 		var err error
 		if r.settled, err = settled(ctx, durable); err != nil {
 			return r, err
 		}
-		r.server = workOf(b.pid).since(serverBefore)
-		say("stop")
+		r.server = b.work().since(serverBefore)
+		c.say("stop")
 	}
-	if err := json.NewDecoder(from).Decode(&r.report); err != nil {
+	if err := json.NewDecoder(c.from).Decode(&r.report); err != nil {
 		return r, err
 	}
 	if o.mode != modeDrain && o.mode != modeFailures && r.Handled != o.n {

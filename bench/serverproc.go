@@ -56,46 +56,104 @@ func serverBinary(given string) (string, error) {
 	return binary, os.Rename(filepath.Join(tmp, name), binary)
 }
 
-// startServer starts a nats-server with JetStream on a free port and a store of its own, and waits until JetStream answers.
-// pid is its process id. stop ends it and removes the store.
-func startServer(binary, dir string) (url, pid string, stop func(), err error) {
+// natsServer is a nats-server process with JetStream, which can be stopped and started again on the same port with the same store.
+type natsServer struct {
+	binary string
+	store  string
+	file   string // its configuration, "" for none
+	port   int
+	args   []string
+	cmd    *exec.Cmd
+	ended  chan struct{}
+}
+
+// newServer takes a port and a store for a server, in a directory of dir of its own. args are further arguments of nats-server.
+func newServer(binary, dir, name string, args ...string) (*natsServer, error) {
 	store, err := os.MkdirTemp(dir, "ackfloor-bench-")
 	if err != nil {
-		return "", "", nil, err
+		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freePort()
 	if err != nil {
-		return "", "", nil, err
+		return nil, err
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
-	cmd := exec.Command(binary, "-js", "-a", "127.0.0.1", "-p", strconv.Itoa(port), "-sd", store, "-n", "bench", "-l", filepath.Join(store, "log"))
+	args = append([]string{"-js", "-a", "127.0.0.1", "-p", strconv.Itoa(port), "-sd", store, "-n", name, "-l", filepath.Join(store, "log")}, args...)
+	return &natsServer{binary: binary, store: store, port: port, args: args}, nil
+}
+
+func (s *natsServer) url() string { return "nats://127.0.0.1:" + strconv.Itoa(s.port) }
+func (s *natsServer) pid() string { return strconv.Itoa(s.cmd.Process.Pid) }
+
+// start starts the process and does not wait until it answers.
+func (s *natsServer) start() error {
+	cmd, ended := exec.Command(s.binary, s.args...), make(chan struct{})
 	endWithParent(cmd)
 	if err := cmd.Start(); err != nil {
-		return "", "", nil, err
+		return err
 	}
-	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = cmd.Wait()
 	}()
-	stop = func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Second):
-			_ = cmd.Process.Kill()
-			<-ended
-		}
-		_ = os.RemoveAll(store)
+	s.cmd, s.ended = cmd, ended
+	return nil
+}
+
+// stop ends the process with a signal, or kills it when that takes too long, and returns when it has ended.
+func (s *natsServer) stop(sig os.Signal) {
+	if s.cmd == nil {
+		return
 	}
-	url = "nats://127.0.0.1:" + strconv.Itoa(port)
-	if err := awaitServer(url, ended); err != nil {
-		log, _ := os.ReadFile(filepath.Join(store, "log"))
-		stop()
-		return "", "", nil, fmt.Errorf("%w\n%s", err, log)
+	_ = s.cmd.Process.Signal(sig)
+	select {
+	case <-s.ended:
+	case <-time.After(20 * time.Second):
+		_ = s.cmd.Process.Kill()
+		<-s.ended
 	}
-	return url, strconv.Itoa(cmd.Process.Pid), stop, nil
+	s.cmd = nil
+}
+
+// remove ends the process and removes its files.
+func (s *natsServer) remove() {
+	s.stop(os.Interrupt)
+	_ = os.RemoveAll(s.store)
+	if s.file != "" {
+		_ = os.Remove(s.file)
+	}
+}
+
+// failed is err with what the server wrote.
+func (s *natsServer) failed(err error) error {
+	log, _ := os.ReadFile(filepath.Join(s.store, "log"))
+	return fmt.Errorf("%w\n%s", err, log)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// startServer starts a nats-server with JetStream on a free port and a store of its own, and waits until JetStream answers.
+// pid is its process id. stop ends it and removes the store.
+func startServer(binary, dir string) (url, pid string, stop func(), err error) {
+	s, err := newServer(binary, dir, "bench")
+	if err != nil {
+		return "", "", nil, err
+	}
+	if err := s.start(); err != nil {
+		return "", "", nil, err
+	}
+	if err := awaitServer(s.url(), s.ended); err != nil {
+		err = s.failed(err)
+		s.remove()
+		return "", "", nil, err
+	}
+	return s.url(), s.pid(), s.remove, nil
 }
 
 func awaitServer(url string, ended <-chan struct{}) error {

@@ -19,6 +19,18 @@ type bed struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	made int // durables, for their names
+
+	replicas int         // of the streams; 0 for the server's default
+	cluster  string      // where they are, in a supercluster; "" for anywhere
+	others   func() work // of more servers than that of pid; nil for none
+}
+
+// work is that of the servers.
+func (b *bed) work() work {
+	if b.others != nil {
+		return b.others()
+	}
+	return workOf(b.pid)
 }
 
 func newBed(url, pid string) (*bed, error) {
@@ -36,8 +48,27 @@ func newBed(url, pid string) (*bed, error) {
 
 // stream makes an empty stream in files. Its one subject is its name.
 func (b *bed) stream(ctx context.Context, name string) error {
-	_, err := b.js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, Storage: jetstream.FileStorage})
-	return err
+	return b.streamOf(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}})
+
+}
+
+// streamOf makes an empty stream in files, where this bed has its streams.
+func (b *bed) streamOf(ctx context.Context, cfg jetstream.StreamConfig) error {
+	cfg.Storage, cfg.Replicas = jetstream.FileStorage, b.replicas
+	if b.cluster != "" {
+		cfg.Placement = &jetstream.Placement{Cluster: b.cluster}
+	}
+	return patiently(ctx, func(ctx context.Context) error {
+		_, err := b.js.CreateStream(ctx, cfg)
+		return err
+	})
+}
+
+// patiently makes something that may be made twice, on servers that may still be looking for a leader.
+func patiently(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settledLimit/2)
+	defer cancel()
+	return again(ctx, 5*time.Second, try)
 }
 
 // fill stores n messages with bodies of size bytes.
@@ -46,8 +77,18 @@ func (b *bed) fill(ctx context.Context, stream string, n, size int) error {
 	for i := range body {
 		body[i] = byte('a' + i%26)
 	}
-	for range n {
-		if _, err := b.js.PublishAsync(stream, body, jetstream.WithStallWait(time.Minute)); err != nil {
+	return b.publish(ctx, stream, n, func(int) (string, []byte) { return stream, body })
+}
+
+// publish stores n messages in an empty stream. The first one waits until the stream has a leader that answers.
+func (b *bed) publish(ctx context.Context, stream string, n int, message func(i int) (subject string, body []byte)) error {
+	subject, body := message(0)
+	if _, err := b.js.Publish(ctx, subject, body, jetstream.WithRetryAttempts(100), jetstream.WithRetryWait(100*time.Millisecond)); err != nil {
+		return err
+	}
+	for i := 1; i < n; i++ {
+		subject, body := message(i)
+		if _, err := b.js.PublishAsync(subject, body, jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}
 	}
@@ -56,14 +97,27 @@ func (b *bed) fill(ctx context.Context, stream string, n, size int) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	s, err := b.js.Stream(ctx, stream)
-	if err != nil {
-		return err
+	return b.stored(ctx, stream, n)
+}
+
+// stored waits until n messages are in a stream: who answers may be a little behind, and a copy is.
+func (b *bed) stored(ctx context.Context, stream string, n int) error {
+	for limit := time.Now().Add(settledLimit); ; {
+		s, err := b.js.Stream(ctx, stream)
+		if err != nil {
+			return err
+		}
+		have := s.CachedInfo().State.Msgs
+		if have == uint64(n) {
+			return nil
+		}
+		if time.Now().After(limit) {
+			return fmt.Errorf("stored %d messages of %d", have, n)
+		}
+		if _, err := waited(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
 	}
-	if have := s.CachedInfo().State.Msgs; have < uint64(n) {
-		return fmt.Errorf("stored %d messages of %d", have, n)
-	}
-	return nil
 }
 
 // durable makes a fresh durable consumer, the same for every contestant: explicit ack, ack_wait 30s, all else the server's defaults.
@@ -74,7 +128,16 @@ func (b *bed) durable(ctx context.Context, stream, kind string, from uint64) (je
 	if from > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
 	}
-	return b.js.CreateConsumer(ctx, stream, cfg)
+	return b.consumer(ctx, stream, cfg)
+}
+
+// consumer makes a consumer.
+func (b *bed) consumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (c jetstream.Consumer, err error) {
+	err = patiently(ctx, func(ctx context.Context) (err error) {
+		c, err = b.js.CreateConsumer(ctx, stream, cfg)
+		return err
+	})
+	return c, err
 }
 
 // forget deletes a durable, and the one of its worker's replays.
@@ -98,4 +161,9 @@ func settled(ctx context.Context, c jetstream.Consumer) (time.Time, error) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+}
+
+// at is a durable of this server.
+func (b *bed) at(stream, consumer string) target {
+	return target{url: b.url, stream: stream, consumer: consumer}
 }

@@ -30,8 +30,10 @@ func (u usage) since(before usage) usage {
 func rss() uint64     { return procStatus("VmRSS:") }
 func peakRSS() uint64 { return procStatus("VmHWM:") }
 
-func procStatus(field string) uint64 {
-	all, err := os.ReadFile("/proc/self/status")
+func procStatus(field string) uint64 { return statusOf("self", field) }
+
+func statusOf(pid, field string) uint64 {
+	all, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
 		return 0
 	}
