@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ackfloor/ackfloor"
 	"github.com/ackfloor/ackfloor/deadletter"
 	"go.uber.org/zap"
 )
@@ -33,7 +34,6 @@ func (r *Runner) admit(d *delivery) bool {
 	}
 	past.admitted = true
 	rec, can := r.look(d)
-	past.record, past.known = rec, can == recordRead
 	attempt := rec.Failures + rec.Deaths + 1
 	switch can {
 	case recordLater: // not charged with more than is known, and not the last either
@@ -42,6 +42,7 @@ func (r *Runner) admit(d *delivery) bool {
 		attempt = int(min(past.deliveries, math.MaxInt32))
 	}
 	r.buf.mu.Lock()
+	past.record, past.known = rec, can == recordRead
 	d.msg.Attempt = attempt
 	r.buf.mu.Unlock()
 	if r.letters != nil || past.known { // without either nothing tells that its handler was ever called
@@ -55,6 +56,17 @@ func (r *Runner) admit(d *delivery) bool {
 		r.buf.setAside(d)
 		return false
 	}
+	return true
+}
+
+// tooLate settles a message that is nobody's here any more when it has been looked up, which may take a while: the drain's grace has ended, or its lease
+// is lost. Its handler is not called.
+func (r *Runner) tooLate(d *delivery) bool {
+	why := d.attempt.ended()
+	if !errors.Is(why, ackfloor.ErrStopping) && !errors.Is(why, ackfloor.ErrLeaseLost) {
+		return false
+	}
+	r.settle(d, why, r.clock.now())
 	return true
 }
 

@@ -48,7 +48,7 @@ func (r *Runner) admitBatch(batch []*delivery) (admitted []*delivery) {
 	all.Wait()
 	limit := r.clock.now() + r.cfg.HandleTimeout
 	for i, d := range batch {
-		if calls[i] {
+		if calls[i] && (d.past == nil || !r.tooLate(d)) {
 			d.attempt.begin(limit)
 			admitted = append(admitted, d)
 		}

@@ -37,6 +37,9 @@ func child(kind string) {
 		if fmt.Sprint(m.Sequence) == os.Getenv("POISON") {
 			os.Exit(137)
 		}
+		if fmt.Sprint(m.Sequence) == os.Getenv("SLOW") {
+			return testutil.Sleep(time.Hour).Handle(ctx, m)
+		}
 		if err := inner.Handle(ctx, m); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ const (
 	interruptedWait = 100 * time.Millisecond // for handlers that were interrupted, to return
 	confirmWait     = 3 * time.Second        // for the last confirmations, beyond the grace
 	failedGrace     = 250 * time.Millisecond // for handlers, when the Runner can't go on
+	failedWait      = time.Second            // for the last confirmations then
 )
 
 // drain ends the work in six steps and returns how it ended. cause is why: ctx ended, nothing is pending, or a failure.
@@ -186,9 +187,9 @@ func (r *Runner) interrupt() *DrainError {
 
 // awaitConfirmations waits until every settlement is confirmed, until a while behind the end of the grace: its clock is not the handlers'.
 func (r *Runner) awaitConfirmations(ctx context.Context, graceEnd time.Duration) {
-	wait := max(graceEnd, r.clock.now()) + confirmWait - r.clock.now()
-	if r.failed() != nil {
-		wait = time.Second
+	wait, failed := max(graceEnd, r.clock.now())+confirmWait-r.clock.now(), r.failed() != nil
+	if failed {
+		wait = failedWait
 	}
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
@@ -206,8 +207,12 @@ func (r *Runner) awaitConfirmations(ctx context.Context, graceEnd time.Duration)
 		if errors.Is(r.failed(), ErrConsumerDeleted) {
 			return // nobody will answer
 		}
+		if !failed && r.failed() != nil {
+			failed = true
+			limit.Reset(failedWait)
+		}
 		select {
-		case <-r.conf.empty:
+		case <-r.conf.empty: // or the Runner has failed
 		case <-limit.C:
 			return
 		}

@@ -28,10 +28,10 @@ func unchanged(*record) {}
 // entryOf begins an entry with what is known of a message.
 func (r *Runner) entryOf(d *delivery, v verdict, err error) *entry {
 	e := &entry{d: d, seq: d.msg.Sequence, v: v, err: err, read: true}
-	if d.past != nil {
+	r.buf.mu.Lock()
+	if d.past != nil { // a slot may be finding it out
 		e.record, e.read = d.past.record, d.past.known
 	}
-	r.buf.mu.Lock()
 	e.record.Published, e.record.Known = d.published(), d.deliveriesLocked()
 	r.buf.mu.Unlock()
 	e.record.Consumer = r.records.born

@@ -26,7 +26,7 @@ func (r *Runner) slot() {
 		if d == nil {
 			return
 		}
-		if d.past != nil && !r.admit(d) {
+		if d.past != nil && (!r.admit(d) || r.tooLate(d)) {
 			now = r.clock.now()
 			continue
 		}

@@ -81,7 +81,13 @@ func (p place) floors(t *testing.T) map[string]uint64 {
 
 // The three services, each as its own user over TLS, come to their floors on the eight sample events, and the server denies them nothing. A refused order becomes a dead letter.
 func TestThreeServicesWithTheirRights(t *testing.T) {
-	p := newPlace(t)
+	for name, start := range variants {
+		t.Run(name, func(t *testing.T) { start(t).threeServices(t) })
+	}
+}
+
+func (p place) threeServices(t *testing.T) {
+	t.Helper()
 	p.setUp(t)
 	p.publishSamples(t)
 	running := map[string]*service{}
@@ -144,24 +150,23 @@ func TestThreeServicesWithTheirRights(t *testing.T) {
 	}
 }
 
-// Who has no certificate, or one of another authority, or no nkey that is known, does not come in; and nobody may do another's work.
+// Who has no certificate, or one of another authority, or neither nkey nor token that is known, does not come in; and nobody may do another's work.
 func TestWhoIsNobody(t *testing.T) {
-	p, other := newPlace(t), t.TempDir()
-	keysIn(t, other)
-	keys, foreign := p.dir+"/keys/", other+"/keys/"
-	seed := func(file string) nats.Option {
-		o, err := nats.NkeyOptionFromSeed(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
+	for name, start := range variants {
+		t.Run(name, func(t *testing.T) { start(t).nobody(t, start(t)) })
 	}
+}
+
+// nobody tries to come in with less than a user has, or with what another place takes.
+func (p place) nobody(t *testing.T, other place) {
+	t.Helper()
+	cert := func(of place) nats.Option { return nats.ClientCert(of.key("email.pem"), of.key("email.key")) }
 	for name, options := range map[string][]nats.Option{
-		"no certificate":         {nats.RootCAs(keys + "ca.pem"), seed(keys + "email.nk")},
-		"another's certificate":  {nats.RootCAs(keys + "ca.pem"), nats.ClientCert(foreign+"email.pem", foreign+"email.key"), seed(keys + "email.nk")},
-		"no nkey":                {nats.RootCAs(keys + "ca.pem"), nats.ClientCert(keys+"email.pem", keys+"email.key")},
-		"an unknown nkey":        {nats.RootCAs(keys + "ca.pem"), nats.ClientCert(keys+"email.pem", keys+"email.key"), seed(foreign + "email.nk")},
-		"a server that is false": {nats.RootCAs(foreign + "ca.pem"), nats.ClientCert(keys+"email.pem", keys+"email.key"), seed(keys + "email.nk")},
+		"no certificate":         {nats.RootCAs(p.key("ca.pem")), p.who(t, "email")},
+		"another's certificate":  {nats.RootCAs(p.key("ca.pem")), cert(other), p.who(t, "email")},
+		"no nkey and no token":   {nats.RootCAs(p.key("ca.pem")), cert(p)},
+		"an unknown one":         {nats.RootCAs(p.key("ca.pem")), cert(p), other.who(t, "email")},
+		"a server that is false": {nats.RootCAs(other.key("ca.pem")), cert(p), p.who(t, "email")},
 	} {
 		if nc, err := nats.Connect(p.url, options...); err == nil {
 			nc.Close()
@@ -196,5 +201,24 @@ func TestBlocksAreThoseOfTheCommand(t *testing.T) {
 		if err != nil || !strings.HasPrefix(conf[at[1]:], string(printed)) {
 			t.Errorf("%s: %v, it prints\n%s\nthe file has\n%.2000s", line, err, printed, conf[at[1]:])
 		}
+	}
+}
+
+// The two configurations differ in how the server knows its users, and in nothing else.
+func TestConfigurationsAreTheSameServer(t *testing.T) {
+	comments := regexp.MustCompile(`(?m)^#.*\n`)
+	read := func(file, users string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf, _, found := strings.Cut(comments.ReplaceAllString(string(text), ""), users)
+		if !found {
+			t.Fatalf("%s has no %s", file, users)
+		}
+		return conf
+	}
+	if a, b := read("nats.conf", `include "keys/nkeys.conf"`), read("nats-operator.conf", `include "keys/operator.conf"`); a != b {
+		t.Errorf("nats.conf has\n%s\nnats-operator.conf has\n%s", a, b)
 	}
 }

@@ -40,9 +40,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programs builds the services, the command and ca, once.
+// programs builds the services, the command, ca and operator, once.
 var programs = sync.OnceValue(func() error {
-	args := []string{"build", "-o", outputs + string(filepath.Separator), "github.com/ackfloor/ackfloor/cmd/ackfloor", "github.com/ackfloor/ackfloor/examples/deploy/nats/ca"}
+	args := []string{"build", "-o", outputs + string(filepath.Separator), "github.com/ackfloor/ackfloor/cmd/ackfloor", "github.com/ackfloor/ackfloor/examples/deploy/nats/ca",
+		"github.com/ackfloor/ackfloor/examples/deploy/nats/operator"}
 	for name := range services {
 		args = append(args, "github.com/ackfloor/ackfloor/examples/"+name)
 	}
@@ -73,32 +74,58 @@ func keysIn(t *testing.T, dir string) {
 	}
 }
 
-// place is a folder with keys, and a server with nats.conf.
+// place is a folder with keys, and a server.
 type place struct {
 	dir     string
 	options *server.Options
 	url     string
+	creds   bool // users have credentials; else an nkey
 }
+
+// variants are the two ways in which a server may know its users.
+var variants = map[string]func(*testing.T) place{"nkeys": func(t *testing.T) place { return newPlace(t) }, "operator": newOperatorPlace}
 
 // newPlace starts the server of nats.conf. change changes what the users may do.
 func newPlace(t *testing.T, change ...func(o *server.Options)) place {
 	t.Helper()
-	conf, err := filepath.Abs("nats.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := place{dir: t.TempDir()}
 	keysIn(t, p.dir)
+	p.serve(t, p.moved(t, "nats.conf"), change...)
+	return p
+}
+
+// newOperatorPlace starts the server of nats-operator.conf.
+func newOperatorPlace(t *testing.T) place {
+	t.Helper()
+	p := place{dir: t.TempDir(), creds: true}
+	keysIn(t, p.dir)
+	cmd := program(t, "operator", "-conf", p.moved(t, "nats.conf"))
+	cmd.Dir = p.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("operator: %v\n%s", err, out)
+	}
+	p.serve(t, p.moved(t, "nats-operator.conf"))
+	return p
+}
+
+// moved copies a configuration: paths begin where the server was started, which is another folder here.
+func (p place) moved(t *testing.T, conf string) (file string) {
+	t.Helper()
 	text, err := os.ReadFile(conf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Paths begin where the server was started: here that is another folder.
-	moved := strings.ReplaceAll(string(text), `_file: "keys/`, `_file: "`+p.dir+"/keys/")
-	if err := os.WriteFile(filepath.Join(p.dir, "nats.conf"), []byte(moved), 0o600); err != nil {
+	file = filepath.Join(p.dir, conf)
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), `_file: "keys/`, `_file: "`+p.dir+"/keys/")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := server.ProcessConfigFile(filepath.Join(p.dir, "nats.conf"))
+	return file
+}
+
+// serve starts the server.
+func (p *place) serve(t *testing.T, conf string, change ...func(o *server.Options)) {
+	t.Helper()
+	o, err := server.ProcessConfigFile(conf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,25 +147,37 @@ func newPlace(t *testing.T, change ...func(o *server.Options)) place {
 		t.Fatal("the server takes no connections")
 	}
 	p.options, p.url = o, "tls://"+s.Addr().String()
-	return p
 }
+
+// key is a file in the folder of the keys.
+func (p place) key(file string) string { return filepath.Join(p.dir, "keys", file) }
 
 // env are the variables by which a user connects.
 func (p place) env(user string) []string {
-	keys := filepath.Join(p.dir, "keys") + string(filepath.Separator)
-	return []string{"NATS_URL=" + p.url, "NATS_CA=" + keys + "ca.pem", "NATS_CERT=" + keys + user + ".pem", "NATS_KEY=" + keys + user + ".key", "NATS_NKEY=" + keys + user + ".nk",
-		"NATS_INBOX_PREFIX=_INBOX_" + user}
+	env := []string{"NATS_URL=" + p.url, "NATS_CA=" + p.key("ca.pem"), "NATS_CERT=" + p.key(user+".pem"), "NATS_KEY=" + p.key(user+".key"), "NATS_INBOX_PREFIX=_INBOX_" + user}
+	if p.creds {
+		return append(env, "NATS_CREDS="+p.key(user+".creds"))
+	}
+	return append(env, "NATS_NKEY="+p.key(user+".nk"))
+}
+
+// who is the option by which a user says who it is.
+func (p place) who(t *testing.T, user string) nats.Option {
+	t.Helper()
+	if p.creds {
+		return nats.UserCredentials(p.key(user + ".creds"))
+	}
+	seed, err := nats.NkeyOptionFromSeed(p.key(user + ".nk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seed
 }
 
 // conn is a connection of a user.
 func (p place) conn(t *testing.T, user string) *nats.Conn {
 	t.Helper()
-	keys := filepath.Join(p.dir, "keys") + string(filepath.Separator)
-	seed, err := nats.NkeyOptionFromSeed(keys + user + ".nk")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect(p.url, seed, nats.RootCAs(keys+"ca.pem"), nats.ClientCert(keys+user+".pem", keys+user+".key"), nats.CustomInboxPrefix("_INBOX_"+user),
+	nc, err := nats.Connect(p.url, p.who(t, user), nats.RootCAs(p.key("ca.pem")), nats.ClientCert(p.key(user+".pem"), p.key(user+".key")), nats.CustomInboxPrefix("_INBOX_"+user),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
