@@ -1,8 +1,6 @@
 package testutil
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -12,11 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // C is a cluster of nats-servers with JetStream in the process of the test: see Cluster.
@@ -63,8 +59,6 @@ func Cluster(t testing.TB, n int, opts ...func(*server.Options)) *C {
 	}
 	return c
 }
-
-func serverName(i int) string { return "n" + strconv.Itoa(i) }
 
 // URL is where the servers listen, those that are stopped too, comma-separated as nats.Connect takes it.
 func (c *C) URL() string {
@@ -169,57 +163,12 @@ func (c *C) stop() {
 // ConsumerLeader returns the number of the server that leads the consumer; it waits for an election to end.
 func (c *C) ConsumerLeader(t testing.TB, stream, consumer string) int {
 	t.Helper()
-	info := c.WaitInfo(t, stream, consumer, startLimit, "a leader", led)
-	for i := range c.opts {
-		if c.opts[i].ServerName == info.Cluster.Leader {
-			return i
-		}
-	}
-	t.Fatalf("testutil: consumer %s/%s is led by %q, which is none of the cluster's", stream, consumer, info.Cluster.Leader)
-	return -1
+	return serverNumber(t, c.consumerLeader(t, stream, consumer), len(c.opts))
 }
-
-func led(i *jetstream.ConsumerInfo) bool { return i.Cluster != nil && i.Cluster.Leader != "" }
 
 // MoveConsumerLeader makes the consumer's leader step down and waits until another server leads it and answers; it returns
 // that one's number. The consumer needs two replicas or more.
 func (c *C) MoveConsumerLeader(t testing.TB, stream, consumer string) int {
 	t.Helper()
-	before := c.WaitInfo(t, stream, consumer, startLimit, "a leader", led).Cluster.Leader
-	var asked time.Time
-	c.WaitInfo(t, stream, consumer, startLimit, "another leader than "+before, func(i *jetstream.ConsumerInfo) bool {
-		if led(i) && i.Cluster.Leader != before {
-			return true
-		}
-		// Asked again where the election had the same winner, or the request met no leader.
-		if time.Since(asked) > requestLimit {
-			asked = time.Now()
-			c.stepDown(t, stream, consumer)
-		}
-		return false
-	})
-	return c.ConsumerLeader(t, stream, consumer)
-}
-
-func (c *C) stepDown(t testing.TB, stream, consumer string) {
-	t.Helper()
-	err := asking(t, func(ctx context.Context) error {
-		msg, err := c.connection(t).RequestWithContext(ctx, "$JS.API.CONSUMER.LEADER.STEPDOWN."+stream+"."+consumer, nil)
-		if err != nil {
-			return err
-		}
-		var answer struct {
-			Error *jetstream.APIError `json:"error"`
-		}
-		if err := json.Unmarshal(msg.Data, &answer); err != nil {
-			return err
-		}
-		if answer.Error != nil {
-			return answer.Error
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatalf("testutil: making the leader of consumer %s/%s step down: %v", stream, consumer, err)
-	}
+	return serverNumber(t, c.moveConsumerLeader(t, stream, consumer), len(c.opts))
 }

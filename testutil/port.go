@@ -1,6 +1,7 @@
 package testutil
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -17,6 +18,14 @@ var taken sync.Map // ports that freePort gave away in this process
 // freePort returns a port on which nobody listens and which it did not return before.
 func freePort(t testing.TB) int {
 	t.Helper()
+	port, err := findPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func findPort() (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort)
 		if _, used := taken.LoadOrStore(port, true); used {
@@ -27,8 +36,7 @@ func freePort(t testing.TB) int {
 			continue
 		}
 		_ = l.Close()
-		return port
+		return port, nil
 	}
-	t.Fatalf("testutil: no free port from %d to %d", firstPort, lastPort)
-	return 0
+	return 0, fmt.Errorf("testutil: no free port from %d to %d", firstPort, lastPort)
 }

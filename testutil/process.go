@@ -1,7 +1,6 @@
 package testutil
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,14 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 const stopLimit = 30 * time.Second
@@ -28,6 +25,9 @@ type P struct {
 	args   []string
 	port   int
 	log    string // its output, of all its starts
+
+	answers func() error  // nil once it is as ready as it can be
+	limit   time.Duration // of that
 
 	mu      sync.Mutex
 	running *process // nil while stopped
@@ -44,23 +44,54 @@ type process struct {
 // output is logged. args are further arguments of nats-server, such as "-c" and a file.
 func ServerProcess(t testing.TB, args ...string) *P {
 	t.Helper()
-	dir := t.TempDir()
-	p := &P{binary: ServerBinary(t), port: freePort(t), log: filepath.Join(dir, "log")}
-	p.replicas = 1
-	p.args = append([]string{"-js", "-a", host, "-p", strconv.Itoa(p.port), "-sd", filepath.Join(dir, "store"),
-		"-n", "testutil"}, args...)
-	p.dial = func(opts ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL(), opts...) }
-	t.Cleanup(func() {
-		p.close()
-		p.Kill()
-		if t.Failed() {
-			t.Logf("the end of the output of nats-server:\n%s", p.output())
-		}
-	})
+	p, err := newP(ServerBinary(t), t.TempDir(), "testutil", args)
+	if err != nil {
+		t.Fatalf("testutil.ServerProcess: %v", err)
+	}
+	t.Cleanup(func() { p.finish(t) })
 	if err := p.start(); err != nil {
 		t.Fatalf("testutil.ServerProcess: %v", err)
 	}
 	return p
+}
+
+// NewServerProcess is ServerProcess for a program: binary is that of nats-server, and dir, which must exist, is where store and output are kept. Close ends it.
+func NewServerProcess(binary, dir string, args ...string) (*P, error) {
+	p, err := newP(binary, dir, "testutil", args)
+	if err == nil {
+		err = p.start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("testutil.NewServerProcess: %w", err)
+	}
+	return p, nil
+}
+
+// newP makes what start starts.
+func newP(binary, dir, name string, args []string) (*P, error) {
+	port, err := findPort()
+	if err != nil {
+		return nil, err
+	}
+	p := &P{binary: binary, port: port, log: filepath.Join(dir, "log"), limit: startLimit}
+	p.replicas = 1
+	p.args = append([]string{"-js", "-a", host, "-p", strconv.Itoa(p.port), "-sd", filepath.Join(dir, "store"), "-n", name}, args...)
+	p.dial = func(opts ...nats.Option) (*nats.Conn, error) { return nats.Connect(p.URL(), opts...) }
+	p.answers = p.jetStreamAnswers
+	return p, nil
+}
+
+// Close kills the server, and closes what the helpers have opened. Its files stay.
+func (p *P) Close() {
+	p.close()
+	p.Kill()
+}
+
+func (p *P) finish(t testing.TB) {
+	p.Close()
+	if t.Failed() {
+		t.Logf("the end of the output of nats-server:\n%s", p.output())
+	}
 }
 
 // URL is where the server listens, also while it is stopped.
@@ -134,24 +165,49 @@ func (p *P) end(sig os.Signal) bool {
 	return true
 }
 
+// Ended waits until the server has ended by itself, as in lame duck mode, and tells whether it has done so within limit.
+func (p *P) Ended(limit time.Duration) bool {
+	running := p.current()
+	if running == nil {
+		return true
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-running.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 func (p *P) start() error {
+	running, err := p.launch()
+	if err != nil {
+		return err
+	}
+	return p.ready(running)
+}
+
+// launch starts the process and does not wait for it.
+func (p *P) launch() (*process, error) {
 	if running := p.current(); running != nil {
 		select {
 		case <-running.ended:
 		default:
-			return errors.New("the server is running already")
+			return nil, errors.New("the server is running already")
 		}
 	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = log.Close() }()
 	running := &process{cmd: exec.Command(p.binary, p.args...), ended: make(chan struct{})}
 	running.cmd.Stdout, running.cmd.Stderr = log, log
 	endWithParent(running.cmd)
 	if err := running.cmd.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	go func() {
 		defer close(running.ended)
@@ -160,55 +216,5 @@ func (p *P) start() error {
 	p.mu.Lock()
 	p.running = running
 	p.mu.Unlock()
-	return p.ready(running)
-}
-
-// ready waits until JetStream answers.
-func (p *P) ready(running *process) error {
-	err := errors.New("it was not asked")
-	exited := false
-	if poll(startLimit, func() bool {
-		select {
-		case <-running.ended:
-			exited = true
-		default:
-			err = p.answers()
-		}
-		return exited || err == nil
-	}) && !exited {
-		return nil
-	}
-	if exited {
-		return fmt.Errorf("nats-server ended at once: %v\n%s", running.cmd.ProcessState, p.output())
-	}
-	return fmt.Errorf("JetStream does not answer after %v: %w\n%s", startLimit, err, p.output())
-}
-
-func (p *P) answers() error {
-	nc, err := p.dial(nats.Timeout(requestLimit))
-	if errors.Is(err, nats.ErrAuthorization) {
-		return nil // args ask for a password; as much as can be known here
-	}
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
-	defer cancel()
-	_, err = js.AccountInfo(ctx)
-	return err
-}
-
-// output returns the last lines of the server's output.
-func (p *P) output() string {
-	all, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(all)), "\n")
-	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+	return running, nil
 }
