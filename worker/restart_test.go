@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	restartSeed     = flag.Uint64("restart.seed", 0, "seed of the restart tests' schedule; 0: by the clock")
+	restartSeed     = flag.Uint64("restart.seed", 1, "seed of the restart tests' schedule; 0: by the clock")
 	restartMessages = flag.Int("restart.messages", 20000, "messages of the restart tests")
 )
 

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	killSeed   = flag.Uint64("kill.seed", 0, "seed of the schedule of TestKilled; 0: by the clock")
+	killSeed   = flag.Uint64("kill.seed", 1, "seed of the schedule of TestKilled; 0: by the clock")
 	killOrders = flag.Int("kill.orders", 250, "orders of each part of TestKilled")
 	killEvery  = flag.Duration("kill.order-every", 8*time.Millisecond, "time between two orders of TestKilled")
 )

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	killSeed     = flag.Uint64("kill.seed", 0, "seed of the schedule of TestKilled; 0: by the clock")
+	killSeed     = flag.Uint64("kill.seed", 1, "seed of the schedule of TestKilled; 0: by the clock")
 	killMessages = flag.Int("kill.messages", 3000, "messages of each part of TestKilled")
 )
 
