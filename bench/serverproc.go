@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ackfloor/ackfloor/testutil"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -73,7 +73,7 @@ func newServer(binary, dir, name string, args ...string) (*natsServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := testutil.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -127,15 +127,6 @@ func (s *natsServer) remove() {
 func (s *natsServer) failed(err error) error {
 	log, _ := os.ReadFile(filepath.Join(s.store, "log"))
 	return fmt.Errorf("%w\n%s", err, log)
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // startServer starts a nats-server with JetStream on a free port and a store of its own, and waits until JetStream answers.

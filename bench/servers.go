@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ackfloor/ackfloor/testutil"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -91,7 +92,7 @@ func clusterOf(binary, dir string, n int) (servers, error) {
 	}
 	var routes []string
 	for range n {
-		port, err := freePort()
+		port, err := testutil.FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +125,7 @@ func configured(binary, dir, name, text string) (*natsServer, error) {
 
 // leafOf makes a hub and a leaf node, each with a JetStream domain of its own: "hub" and "leaf".
 func leafOf(binary, dir string) (servers, error) {
-	port, err := freePort()
+	port, err := testutil.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -141,11 +142,11 @@ func superclusterOf(binary, dir string) (servers, error) {
 	names := []string{"east", "west"}
 	var ports, routes []int
 	for range names {
-		gateway, err := freePort()
+		gateway, err := testutil.FreePort()
 		if err != nil {
 			return nil, err
 		}
-		route, err := freePort()
+		route, err := testutil.FreePort()
 		if err != nil {
 			return nil, err
 		}

@@ -18,14 +18,16 @@ var taken sync.Map // ports that freePort gave away in this process
 // freePort returns a port on which nobody listens and which it did not return before.
 func freePort(t testing.TB) int {
 	t.Helper()
-	port, err := findPort()
+	port, err := FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return port
 }
 
-func findPort() (int, error) {
+// FreePort returns a port of the loopback interface on which nobody listens, which it did not return before in this process, and which is outside of the range that
+// Linux gives to outgoing connections: who listens there may stop for a while and find it free again. (A port that was asked for with 0 is often taken by then.)
+func FreePort() (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort)
 		if _, used := taken.LoadOrStore(port, true); used {

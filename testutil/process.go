@@ -69,7 +69,7 @@ func NewServerProcess(binary, dir string, args ...string) (*P, error) {
 
 // newP makes what start starts.
 func newP(binary, dir, name string, args []string) (*P, error) {
-	port, err := findPort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}

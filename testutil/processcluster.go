@@ -83,7 +83,7 @@ func newPC(binary, dir string, n int, args []string) (*PC, error) {
 			return nil, err
 		}
 		for _, ports := range []*[]int{&c.monitor, &clusterPorts} {
-			port, err := findPort()
+			port, err := FreePort()
 			if err != nil {
 				return nil, err
 			}

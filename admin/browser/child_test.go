@@ -14,6 +14,7 @@ import (
 
 	"github.com/ackfloor/ackfloor"
 	"github.com/ackfloor/ackfloor/admin"
+	"github.com/ackfloor/ackfloor/testutil"
 	"github.com/ackfloor/ackfloor/worker"
 )
 
@@ -47,12 +48,11 @@ type kid struct {
 
 func newKid(t *testing.T, natsURL string, env ...string) *kid {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := testutil.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	k := &kid{t: t, addr: addr, env: append([]string{"ACKFLOOR_TEST_CHILD=1", "NATS_URL=" + natsURL, "WORKER_STREAM=EVENTS", "WORKER_CONSUMER=inventory",
 		"WORKER_HTTP_ADDR=" + addr, "WORKER_DRAIN_TIMEOUT=1s", "WORKER_HANDLE_TIMEOUT=1m", "WORKER_RETRY=1h", "WORKER_LOG_LEVEL=error"}, env...)}
 	k.start()

@@ -3,7 +3,10 @@ package main
 import (
 	"net"
 	"os"
+	"strconv"
 	"strings"
+
+	"github.com/ackfloor/ackfloor/testutil"
 )
 
 // foreign are the variables, or how their names begin, that the demo's children do not inherit: with them they would work on somebody's own database, mail server or NATS server.
@@ -29,11 +32,8 @@ func isForeign(variable string) bool {
 	return false
 }
 
-// freeAddr is an address on this machine where nobody listens.
+// freeAddr is an address on this machine where nobody listens, and that nobody takes while a service is stopped.
 func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
+	port, err := testutil.FreePort()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }

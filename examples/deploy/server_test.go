@@ -1,10 +1,11 @@
 package deploy
 
 import (
-	"net"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/ackfloor/ackfloor/testutil"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -52,11 +53,9 @@ func natsOf(t *testing.T) (*server.Server, jetstream.JetStream) {
 // freePort is a port of this machine that nobody listens on, with the colon before it.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := testutil.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return ":" + port
+	return ":" + strconv.Itoa(port)
 }

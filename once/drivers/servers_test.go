@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ackfloor/ackfloor/testutil"
 )
 
 // dbServer is a database server that runs while this process does.
@@ -185,10 +186,6 @@ func folder() (string, *syscall.Credential, error) {
 }
 
 func freePort() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	port, _ := testutil.FreePort() // 0 is seen by who can't listen there
+	return port
 }

@@ -6,11 +6,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ackfloor/ackfloor/testutil"
 	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/lockedfile"
 )
@@ -19,12 +21,11 @@ import (
 
 func useAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := testutil.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	t.Setenv(addrVariable, addr)
 	t.Chdir(t.TempDir())
 	return addr
