@@ -1,6 +1,6 @@
 // Command report measures everything that bench can measure and writes docs/FIGURES.md, the charts in docs/figures, and the tables in README.md and docs/SCALING.md.
 //
-//	go run ./bench/report                        measure, then write: about 20 minutes, with nothing else running
+//	go run ./bench/report                        measure, then write: about 25 minutes, with nothing else running
 //	go run ./bench/report -only faults,latency   measure these, keep the figures of all others, write
 //	go run ./bench/report -run                   measure only: into bench/results
 //	go run ./bench/report -from bench/results    write only, from figures that were kept
@@ -62,7 +62,7 @@ func parseOptions(args []string) (options, error) {
 	only := f.String("only", "", "parts to measure, comma-separated: "+strings.Join(partNames(), ", "))
 	from := f.String("from", "", "measure nothing: write from the figures in this directory")
 	runOnly := f.Bool("run", false, "measure, and write no pages")
-	f.DurationVar(&opt.budget, "budget", 20*time.Minute, "how long to measure at the most; parts for which there is no time keep the figures that they have")
+	f.DurationVar(&opt.budget, "budget", 25*time.Minute, "how long to measure at the most; parts for which there is no time keep the figures that they have")
 	f.BoolVar(&opt.quick, "quick", false, "small numbers: to see that it works, not for figures")
 	f.StringVar(&opt.bench, "bench", "", "a binary of bench; without it one is built")
 	f.StringVar(&opt.server, "server", "", "a nats-server binary; without it bench builds one, once on a machine")

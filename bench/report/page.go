@@ -16,7 +16,7 @@ func page(results []figures.Result) string {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# Figures")
 	p("")
-	p("Written by `go run ./bench/report`, which measures all of this in about 20 minutes, on a machine with nothing else to do. [bench/README.md](../bench/README.md) says what is measured, and how.")
+	p("Written by `go run ./bench/report`, which measures all of this in about 25 minutes, on a machine with nothing else to do. [bench/README.md](../bench/README.md) says what is measured, and how.")
 	p("")
 	p("%s", mainTable(results))
 	p("## Where it was measured")

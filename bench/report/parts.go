@@ -14,7 +14,7 @@ type part struct {
 // parts are in the order of the page, which is that in which they are measured: what matters most comes first.
 var parts = []part{
 	{
-		mode: "faults", takes: 400 * time.Second,
+		mode: "faults", takes: 635 * time.Second,
 		args:  []string{"-seeds", "6"},
 		quick: []string{"-faults-n", "400", "-schedules", "restarts", "-workers", "consume-drain,ackfloor"},
 		says: `The same schedule of restarts for every kind of worker, drawn from a seed: each is two processes that are started again after every fault, as a supervisor does, on a server, or three, in processes of
@@ -71,8 +71,8 @@ where none of that is so, the time passes in waiting.`,
 		says:  `More than one server, more than one consumer, and a long way between: [SCALING.md](SCALING.md) says what to make of it. All servers and workers share the machine, so what a further server costs is seen, and what it brings is not.`,
 	},
 	{
-		mode: "keys", takes: 20 * time.Second,
-		args:  []string{"-keys-n", "2000"},
+		mode: "keys", takes: 95 * time.Second,
+		args:  []string{"-keys-n", "10000"},
 		quick: []string{"-keys-n", "50"},
 		says:  `Order by key against the best that is possible: the time of all handlers together, divided by the keys or the slots, whichever are fewer.`,
 	},

@@ -34,6 +34,8 @@ func mainTable(results []figures.Result) string {
 	row("messages a second, handlers do nothing", value(rates, "consume", "msgs/s"), value(rates, "watermill", "msgs/s"), "", value(rates, "ackfloor-confirm", "msgs/s"), "")
 	row("the same against `Consume` with plain acks", value(rates, "consume", "x"), value(rates, "watermill", "x"), "", value(rates, "ackfloor-confirm", "x"), "≥ 1")
 	row("the same, in order of 10,000 keys", "", "", "", value(rates, "ackfloor-keyed", "x"), "≥ 0.8")
+	far := tableOf(results, "scaling", "A long way")
+	row("messages a second behind a round trip of 5 ms, max_ack_pending 1,000", trip(far, "consume"), "", "", trip(far, "ackfloor"), "")
 	row("allocations a message", value(rates, "consume", "allocs/msg"), value(rates, "watermill", "allocs/msg"), "", value(rates, "ackfloor-confirm", "allocs/msg"), "≤ 5")
 	one := tableOf(results, "scaling", "Partitions")
 	row("order of partitions, 16 of them, messages a second", "", "", partition(one, "16", "pcgroups, max_ack_pending 1"), partition(one, "16", "Runners"), "")
@@ -126,6 +128,19 @@ func partition(t *figures.Table, parts, who string) string {
 	}
 	for _, cells := range t.Rows {
 		if cells[0] == parts && strings.HasPrefix(cells[1], who) && cells[2] == "0s" {
+			return cells[slices.Index(t.Header, "msgs/s")]
+		}
+	}
+	return ""
+}
+
+// trip is the rate behind a round trip of 5 ms with the server's default of max_ack_pending.
+func trip(t *figures.Table, who string) string {
+	if t == nil {
+		return ""
+	}
+	for _, cells := range t.Rows {
+		if cells[0] == "5ms" && cells[1] == who && cells[2] == "1000" {
 			return cells[slices.Index(t.Header, "msgs/s")]
 		}
 	}
