@@ -160,6 +160,25 @@ func (a *Access) publish(t testing.TB, subject string, body []byte) {
 	})
 }
 
+// probe calls f once, over a connection of its own. Where the server wants a login that dial does not have, that it answers is all that can be known here.
+func (a *Access) probe(limit time.Duration, f func(ctx context.Context, js jetstream.JetStream) error) error {
+	nc, err := a.dial(nats.Timeout(requestLimit))
+	if errors.Is(err, nats.ErrAuthorization) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return f(ctx, js)
+}
+
 // ask calls f with the helpers' JetStream, again while the server does not answer.
 func (a *Access) ask(t testing.TB, doing string, f func(ctx context.Context, js jetstream.JetStream) error) {
 	t.Helper()

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -33,22 +32,10 @@ func (p *P) ready(running *process) error {
 }
 
 func (p *P) jetStreamAnswers() error {
-	nc, err := p.dial(nats.Timeout(requestLimit))
-	if errors.Is(err, nats.ErrAuthorization) {
-		return nil // args ask for a password; as much as can be known here
-	}
-	if err != nil {
+	return p.probe(requestLimit, func(ctx context.Context, js jetstream.JetStream) error {
+		_, err := js.AccountInfo(ctx)
 		return err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
-	defer cancel()
-	_, err = js.AccountInfo(ctx)
-	return err
+	})
 }
 
 // output returns the last lines of the server's output.

@@ -123,29 +123,17 @@ func (c *PC) begin() error {
 
 // places makes a stream on as many servers as streams will have, and deletes it: that is what shows that their leader knows all of them well enough.
 func (c *PC) places() error {
-	nc, err := c.dial(nats.Timeout(requestLimit))
-	if errors.Is(err, nats.ErrAuthorization) {
-		return nil // args ask for a password; as much as can be known here
-	}
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*requestLimit)
-	defer cancel()
-	const name = "testutil_ready"
-	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, Storage: jetstream.MemoryStorage, Replicas: c.replicas})
-	if err != nil {
-		return err
-	}
-	if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return err
-	}
-	return nil
+	return c.probe(2*requestLimit, func(ctx context.Context, js jetstream.JetStream) error {
+		const name = "testutil_ready"
+		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, Storage: jetstream.MemoryStorage, Replicas: c.replicas})
+		if err != nil {
+			return err
+		}
+		if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		return nil
+	})
 }
 
 // Close kills all servers, and closes what the helpers have opened. Their files stay.

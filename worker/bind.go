@@ -43,8 +43,8 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	r.ackWait.Store(int64(r.bound.info.Config.AckWait))
-	r.elsewhere = r.bound.info.Cluster != nil || r.cfg.Connection.Domain != "" || r.cfg.Connection.APIPrefix != ""
-	r.conf.runs.allowed, r.conf.moves = !r.elsewhere, r.elsewhere
+	r.conf.moves = r.bound.info.Cluster != nil || r.cfg.Connection.Domain != "" || r.cfg.Connection.APIPrefix != ""
+	r.conf.runs.allowed = !r.conf.moves
 	r.pull.mu.Lock()
 	r.pull.limits = limitsOf(r.bound.info.Config)
 	r.pull.leaderLocked(r.bound.info)

@@ -18,5 +18,5 @@ func (p *puller) leaderLocked(info *jetstream.ConsumerInfo) (moved bool) {
 // blindLocked tells whether the consumer's leader may have moved since a message came, and nobody said so: then its first stamp has to reserve it too. A server of
 // our own connection is another thing: the reconnect tells of its restart.
 func (r *Runner) blindLocked(d *delivery) bool {
-	return r.elsewhere && d.stamped == 0 && (r.pull.open == 0 || d.received < r.pull.sight)
+	return r.conf.moves && d.stamped == 0 && (r.pull.open == 0 || d.received < r.pull.sight)
 }

@@ -29,7 +29,6 @@ type Runner struct {
 	values       context.Context // what handlers inherit of Run's context: its values
 	ackWait      atomic.Int64    // nanoseconds; the consumer's, which may differ from the configured one, and change
 	bound        boundConsumer
-	elsewhere    bool // the consumer may be led by another server than that of our connection
 	subjects     subjects
 	answers      string // inbox of settlements and stamps
 	pullSubjects [pullsMax]string

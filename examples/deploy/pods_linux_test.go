@@ -63,27 +63,10 @@ func newShopServer(t *testing.T) *shopServer {
 	systemText, err := jwt.NewAccountClaims(systemID).Encode(operatorKey)
 	must(err)
 	must(resolver.Store(systemID, systemText))
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT, JetStream: true,
+	s, js := serve(t, &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT, JetStream: true,
 		StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-		TrustedOperators: []*jwt.OperatorClaims{jwt.NewOperatorClaims(operatorID)}, AccountResolver: resolver, SystemAccount: systemID})
-	must(err)
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server takes no connections")
-	}
-	if nc, err := nats.Connect(s.ClientURL()); err == nil {
-		nc.Close()
-		t.Fatal("the server takes a connection without creds")
-	}
-	nc, err := nats.Connect(s.ClientURL(), nats.UserCredentialBytes(creds))
-	must(err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	must(err)
+		TrustedOperators: []*jwt.OperatorClaims{jwt.NewOperatorClaims(operatorID)}, AccountResolver: resolver, SystemAccount: systemID},
+		"creds", nats.UserCredentialBytes(creds))
 	shop := &shopServer{s, accountID, string(creds), js}
 	shop.setUp(t)
 	return shop

@@ -22,6 +22,12 @@ func natsOf(t *testing.T) (*server.Server, jetstream.JetStream) {
 		t.Fatalf("store %s, ports %d and %d: compose.yaml says otherwise", o.StoreDir, o.Port, o.HTTPPort)
 	}
 	o.Host, o.Port, o.HTTPPort, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, server.RANDOM_PORT, t.TempDir(), true, true
+	return serve(t, o, "a token", nats.Token(token))
+}
+
+// serve runs a server until the test ends, and connects with a login, without which it must take nobody.
+func serve(t *testing.T, o *server.Options, what string, login nats.Option) (*server.Server, jetstream.JetStream) {
+	t.Helper()
 	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
@@ -36,9 +42,9 @@ func natsOf(t *testing.T) (*server.Server, jetstream.JetStream) {
 	}
 	if nc, err := nats.Connect(s.ClientURL()); err == nil {
 		nc.Close()
-		t.Error("the server takes a connection without a token")
+		t.Fatalf("the server takes a connection without %s", what)
 	}
-	nc, err := nats.Connect(s.ClientURL(), nats.Token(token))
+	nc, err := nats.Connect(s.ClientURL(), login)
 	if err != nil {
 		t.Fatal(err)
 	}
