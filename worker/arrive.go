@@ -100,6 +100,7 @@ func (r *Runner) arrived(d *delivery, key string, now time.Duration) (a arrival,
 		}
 	}
 	if a == added {
+		d.unsure = r.settlingLocked() // it may be on its way since before a change of leader
 		b.holdLocked(d)
 		if b.lanes == nil || b.lanes.join(d, key) {
 			if inline = r.inlineLocked(d, now); !inline {

@@ -29,7 +29,7 @@ type Connection struct {
 	CA          string `env:"NATS_CA" usage:"path of the certificate authority" accepts:"the path of a readable file"`
 	Domain      string `env:"NATS_JS_DOMAIN" usage:"JetStream domain" accepts:"a domain"`
 	APIPrefix   string `env:"NATS_JS_API_PREFIX" usage:"subject prefix of the JetStream API in an importing account" accepts:"a subject prefix such as $JS.hub.API"`
-	InboxPrefix string `env:"NATS_INBOX_PREFIX" shown:"_INBOX_<consumer>" usage:"subject prefix of the inboxes, the only one to subscribe to" accepts:"a subject prefix without wildcards"`
+	InboxPrefix string `env:"NATS_INBOX_PREFIX" shown:"_INBOX_<consumer>" usage:"subject prefix of the inboxes" accepts:"a subject prefix without wildcards"`
 
 	Name   string        `env:"-"` // of the client, as the server lists it; the consumer's name by default
 	Wait   time.Duration `env:"-"` // how long Connect tries; 1m by default

@@ -140,6 +140,10 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	defer r.answersOut.Add(1)
 	r.at("answer")
 	token := m.Subject[len(r.answers)+1:]
+	nobody := m.Header != nil && m.Header.Get("Status") != "" // nobody listens for acks now
+	if nobody {
+		defer r.sawNobody()
+	}
 	if token[0] != 'w' {
 		r.conf.answered(token, m)
 		return
@@ -150,7 +154,6 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	if !ok || !ok2 {
 		return
 	}
-	nobody := m.Header != nil && m.Header.Get("Status") != "" // nobody listens for acks now
 	r.buf.mu.Lock()
 	if d := r.buf.held.get(seq); d != nil {
 		if nobody {
@@ -162,9 +165,6 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 		}
 	}
 	r.buf.mu.Unlock()
-	if nobody {
-		r.suspectConsumer()
-	}
 }
 
 // sureAfter is how long ago a stamp was answered that has been stored and replicated by now: the answer by itself proves neither.

@@ -7,13 +7,6 @@ import (
 )
 
 const (
-	// settleFirst is how long nothing is pulled after a reconnect or a change of the consumer's leader: the server may have forgotten
-	// who holds what, and hands it to the first who asks. In this time every worker sends again what it has settled and stamps what it holds.
-	settleFirst = 250 * time.Millisecond
-	settleLate  = 500 * time.Millisecond // at the most longer, behind a long outage: see othersBack
-	settleMost  = time.Second            // and how long at the most, while what was settled before is not confirmed
-	settleLook  = 20 * time.Millisecond  // how often it looks whether it is
-
 	pullMargin   = time.Second            // how long after its expiry a pull without an end counts as lost
 	askAgainWait = 50 * time.Millisecond  // after a 503; up to five times that
 	prefetchMax  = 2048                   // of automatic prefetch
@@ -45,6 +38,8 @@ type puller struct {
 	open      int
 	sight     time.Duration // since when at least one has been open; of a change of leader only an open pull is told
 	leader    string        // of the consumer, as of the last look; "": not known, or everything was settled since
+	gap       bool          // it may have had none since everything was settled
+	told      bool          // of a new leader
 	asked     int           // messages that may still come
 	stopped   bool          // drain: no new pull
 	alone     bool          // the next pull is for one message of any size
@@ -103,6 +98,9 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 			return now + 100*time.Millisecond
 		}
 		now = r.clock.now()
+		p.mu.Lock()
+		wait = p.notBefore // longer, if it has another leader
+		p.mu.Unlock()
 	}
 	if now < wait {
 		return min(next, wait)
@@ -120,27 +118,6 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 		return now + lookEvery
 	}
 	return next
-}
-
-// settledFirst tells whether everything that was settled before the reconnect or the change of leader is confirmed by now.
-func (r *Runner) settledFirst(now time.Duration) bool {
-	p := &r.pull
-	p.mu.Lock()
-	began := p.settled
-	p.mu.Unlock()
-	if began == 0 {
-		return true
-	}
-	if r.conf.openSince() <= began && now < began+settleMost {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.settled != began {
-		return false // once more
-	}
-	p.settled = 0
-	return true
 }
 
 // unwatched tells whether no pull has been open for a while and nobody looked, since all slots are busy; or nobody has looked for long.
@@ -216,34 +193,6 @@ func (r *Runner) forgetPulls() {
 	for i := range p.pulls {
 		p.endLocked(i, 0, now)
 	}
-}
-
-// settleBeforePull is called after a reconnect or a change of leader: everything settled and unconfirmed is sent again, everything held is
-// stamped, and only then is anything pulled.
-func (r *Runner) settleBeforePull(wait time.Duration) {
-	now := r.clock.now()
-	r.pull.mu.Lock()
-	r.pull.suspect = true
-	r.pull.notBefore = now + wait
-	r.pull.settled = max(now, 1)
-	r.pull.leader = ""
-	r.pull.epoch = r.conf.epoch()
-	r.pull.mu.Unlock()
-	r.buf.serverMayHaveForgotten(now)
-	r.shutLanes(now)
-	r.conf.resendAll()
-	r.stampAll()
-	r.pullAlarm.by(now + wait)
-}
-
-// settlingLocked holds from a reconnect, or a change of leader, until the first pull: what comes meanwhile comes on a pull from before. nats.go keeps
-// what is published in the moment in which a connection is lost, and sends it first thing on the next one.
-func (r *Runner) settlingLocked() bool { return r.pull.settled > 0 || r.pull.epoch != r.conf.epoch() }
-
-// othersBack is how long it takes at the most until the other workers are connected again too, and have settled: the longer an outage was, the
-// longer each waits between two tries (reconnectDelay).
-func othersBack(outage time.Duration) time.Duration {
-	return settleFirst + min(outage/16, settleLate)
 }
 
 // suspectConsumer has the pull loop look at the consumer: an answer came that does not fit.

@@ -136,7 +136,10 @@ func (r *Runner) act(e effect, code, text string) {
 	case fault:
 		r.fail(fmt.Errorf("worker: the server refuses to deliver from consumer %q: %s %s", r.cfg.Consumer, code, text))
 	case nobody:
-		later("nobody", randomWait(askAgainWait))
+		p.mu.Lock()
+		p.countLocked("nobody")
+		p.mu.Unlock()
+		r.sawNobody()
 	case unknownState:
 		r.log.Warn("a status that this version does not know: asking again", zap.String("code", code), zap.String("status", text))
 		later("unknown", time.Second)

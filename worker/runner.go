@@ -163,6 +163,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	defer r.watchLeader()()
 	if r.bound.info.NumAckPending > 0 {
 		r.shutLanes(r.clock.now())
 	}

@@ -129,12 +129,9 @@ func (k *checker) run(ctx context.Context, err error) {
 	}
 	defer k.nc.Close()
 	k.variables()
-	if refused := k.mayListen(ctx); refused != nil {
-		k.fail(shutdown.ExitUnavailable, "subscribe", inboxes(k.cfg), "denied: allow %q to subscribe; without it nothing is answered, so nothing else can be tried",
-			inboxes(k.cfg))
+	if !k.mayListen(ctx) {
 		return
 	}
-	k.line(good, "subscribe", inboxes(k.cfg), "")
 	for _, r := range rights(k.cfg, k.wants) {
 		if ctx.Err() != nil {
 			return
@@ -142,6 +139,23 @@ func (k *checker) run(ctx context.Context, err error) {
 		k.try(ctx, r)
 	}
 	k.things(ctx)
+}
+
+// mayListen tries what the worker subscribes to, and tells whether anything else can be tried.
+func (k *checker) mayListen(ctx context.Context) bool {
+	for _, r := range listens(k.cfg, k.wants) {
+		const denied = "denied: allow %q to subscribe; "
+		switch refused := k.listen(ctx, r); {
+		case refused == nil:
+			k.line(good, "subscribe", r.subject, "")
+		case r.without != "":
+			k.line(unwise, "subscribe", r.subject, denied+"else %s", r.subject, r.without)
+		default:
+			k.fail(shutdown.ExitUnavailable, "subscribe", r.subject, denied+"without it nothing is answered, so nothing else can be tried", r.subject)
+			return false
+		}
+	}
+	return true
 }
 
 // failAll writes a line for each problem.

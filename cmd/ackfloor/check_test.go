@@ -41,12 +41,13 @@ func lockedRig(t *testing.T, lists ...[]string) *rig {
 // lockedRigIn is a lockedRig whose JetStream has a domain.
 func lockedRigIn(t *testing.T, domain string, lists ...[]string) *rig {
 	t.Helper()
+	listens := subjectsOf(listens(lockedWorker(""), wants{replays: true}))
 	s := testutil.Server(t, func(o *server.Options) {
 		o.JetStreamDomain = domain
 		o.Users = []*server.User{{Username: "admin", Password: "p"}}
 		for i, publish := range lists {
 			o.Users = append(o.Users, &server.User{Username: fmt.Sprint("u", i), Password: "p", Permissions: &server.Permissions{
-				Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_orders.>"}}}})
+				Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: listens}}})
 		}
 	})
 	login := nats.UserInfo("admin", "p")

@@ -59,16 +59,16 @@ the fewer rights of --bind existing from then on.
 		}
 		list := rights(cfg, f.wants)
 		if format == "json" {
-			return c.print(inJSON(cfg, list))
+			return c.print(inJSON(list, listens(cfg, f.wants)))
 		}
-		_, err = fmt.Fprint(c.out, block(cfg, list))
+		_, err = fmt.Fprint(c.out, block(cfg, list, listens(cfg, f.wants)))
 		return err
 	})
 	return cmd
 }
 
 // block is the permissions as nats-server reads them.
-func block(cfg worker.Config, list []right) string {
+func block(cfg worker.Config, list, listens []right) string {
 	var b strings.Builder
 	line := func(subject, why string) {
 		quote := `"`
@@ -91,15 +91,20 @@ func block(cfg worker.Config, list []right) string {
 		line(r.subject, r.why)
 	}
 	b.WriteString("    ]\n  }\n  subscribe {\n    allow: [\n")
-	line(inboxes(cfg), "the messages, and every answer")
+	for _, r := range listens {
+		line(r.subject, r.why)
+	}
 	b.WriteString("    ]\n  }\n}\n")
 	return b.String()
 }
 
-func inJSON(cfg worker.Config, list []right) permissionsJSON {
+func inJSON(list, listens []right) permissionsJSON {
 	var out permissionsJSON
-	out.Why = map[string]string{inboxes(cfg): "the messages, and every answer"}
-	out.Permissions.Subscribe.Allow = []string{inboxes(cfg)}
+	out.Why = map[string]string{}
+	for _, r := range listens {
+		out.Permissions.Subscribe.Allow = append(out.Permissions.Subscribe.Allow, r.subject)
+		out.Why[r.subject] = r.why
+	}
 	for _, r := range list {
 		out.Permissions.Publish.Allow = append(out.Permissions.Publish.Allow, r.subject)
 		out.Why[r.subject] = strings.TrimSuffix(r.group+": "+r.why, ": ")

@@ -131,10 +131,14 @@ func read(answer *nats.Msg) probed {
 	return p
 }
 
-// mayListen finds out whether the inboxes may be subscribed to, without which nothing is answered.
-func (k *checker) mayListen(ctx context.Context) (refused error) {
+// listen finds out whether a subject may be subscribed to.
+func (k *checker) listen(ctx context.Context, r right) (refused error) {
 	before := k.nc.LastError()
-	sub, err := k.nc.SubscribeSync(k.nc.NewInbox() + ".*")
+	subject := r.subject
+	if subject == inboxes(k.cfg) {
+		subject = k.nc.NewInbox() + ".*" // as the worker does: one of them
+	}
+	sub, err := k.nc.SubscribeSync(subject)
 	if err != nil {
 		return err
 	}
@@ -145,7 +149,7 @@ func (k *checker) mayListen(ctx context.Context) (refused error) {
 		return err
 	}
 	if err := k.nc.LastError(); err != before {
-		if about, publish, ok := denied.Of(err); ok && !publish && strings.HasPrefix(about, denied.Inboxes(k.nc)) {
+		if about, publish, ok := denied.Of(err); ok && !publish && about == subject {
 			return err
 		}
 	}

@@ -196,5 +196,20 @@ func (l *list) admin() {
 	l.add(l.api+"CONSUMER.LIST."+l.cfg.Stream, "where its consumers stand", "other consumers are not shown", tryAsk)
 }
 
+// listens lists what the worker subscribes to.
+func listens(cfg worker.Config, w wants) []right {
+	l := &list{cfg: cfg}
+	l.add(inboxes(cfg), "the messages, and every answer", "", tryNot)
+	elected := func(stream, consumer string) {
+		l.add("$JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED."+stream+"."+consumer, "that the consumer has a new leader, in a cluster",
+			"what is settled or arrives as a cluster gives the consumer a new leader may be handled twice", tryNot)
+	}
+	elected(cfg.Stream, cfg.Consumer)
+	if cfg.DeadLetter != off && w.replays {
+		elected(cfg.DeadLetter, deadletter.ReplayConsumer(cfg.Stream, cfg.Consumer))
+	}
+	return l.all
+}
+
 // inboxes is what a worker subscribes to: every answer, and the messages.
 func inboxes(cfg worker.Config) string { return cfg.Connection.InboxPrefix + ".>" }
