@@ -32,7 +32,7 @@ type schedule struct {
 	name    string
 	what    string
 	servers int
-	share   int           // of the messages: one of so many
+	part    float64       // of the messages
 	work    time.Duration // of a handler
 	wait    time.Duration // ack_wait
 	old     time.Duration // how long the messages have been there when the workers start
@@ -43,13 +43,13 @@ type schedule struct {
 }
 
 var schedules = []schedule{
-	{name: "restarts", what: "one server; SIGTERM to a worker every 0.7 s and to the server every 1 s; handlers of 2 ms", servers: 1, share: 1,
+	{name: "restarts", what: "one server; SIGTERM to a worker every 0.7 s and to the server every 1 s; handlers of 2 ms", servers: 1, part: 1,
 		work: 2 * time.Millisecond, wait: 5 * time.Second, workers: 700 * time.Millisecond, server: time.Second},
-	{name: "slow", what: "one server; handlers of 400 ms on a backlog older than ack_wait, which is 3 s; SIGTERM to the server every 3 s", servers: 1, share: 50,
+	{name: "slow", what: "one server; handlers of 400 ms on a backlog older than ack_wait, which is 3 s; SIGTERM to the server every 3 s", servers: 1, part: 0.02,
 		work: 400 * time.Millisecond, wait: 3 * time.Second, old: 3500 * time.Millisecond, server: 3 * time.Second},
-	{name: "leader", what: "three servers, R3; the leader of the consumer moved every 0.5 s, SIGTERM to a worker every 0.7 s; handlers of 2 ms", servers: 3, share: 2,
+	{name: "leader", what: "three servers, R3; the leader of the consumer moved every 0.5 s, SIGTERM to a worker every 0.7 s; handlers of 2 ms", servers: 3, part: 2,
 		work: 2 * time.Millisecond, wait: 5 * time.Second, workers: 700 * time.Millisecond, leader: 500 * time.Millisecond},
-	{name: "kill", what: "three servers, R3; the leader of the consumer killed with SIGKILL every 2 s; handlers of 6 ms", servers: 3, share: 2,
+	{name: "kill", what: "three servers, R3; the leader of the consumer killed with SIGKILL every 2 s; handlers of 6 ms", servers: 3, part: 0.5,
 		work: 6 * time.Millisecond, wait: 5 * time.Second, server: 2 * time.Second},
 }
 
@@ -76,7 +76,7 @@ func faults(ctx context.Context, _ *bed, opt options, t *table) error {
 
 // table runs a schedule with every kind of worker, and writes the table.
 func (s schedule) table(ctx context.Context, opt options, t *table) error {
-	n := max(20, opt.faultsN/s.share)
+	n := max(20, int(float64(opt.faultsN)*s.part))
 	t.title("Faults, schedule %q: %s; %d messages, %d processes of %d slots, ack_wait %v", s.name, s.what, n, faultCrew, faultSlots, s.wait)
 	t.row("worker", "seed", "lost", "handled again", "took s", "drain median ms", "longest", "hung", "died", "faults", "left")
 	var bars []figures.Bar

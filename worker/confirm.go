@@ -154,14 +154,14 @@ func (c *confirmer) make(id uint32) *settlement {
 	return &settlement{id: id, subject: c.inbox + "." + strconv.FormatUint(uint64(id), 10)}
 }
 
-// releaseLocked makes a place free again. One that was sent more than once may still get an answer to an earlier sending, which
+// releaseLocked makes a place free again. One that was sent more than once, or is given up, may still get an answer to an earlier sending, which
 // must not confirm what takes the place next: it gets a new number.
-func (c *confirmer) releaseLocked(s *settlement) {
+func (c *confirmer) releaseLocked(s *settlement, answered bool) {
 	s.open = false
 	left := c.open.Add(-int64(1 + len(s.run)))
 	clear(s.run)
 	s.run = s.run[:0]
-	if s.tries > 1 {
+	if s.tries > 1 || !answered {
 		place := s.id & (1<<idBits - 1)
 		s = c.make(s.id + 1<<idBits)
 		c.all[place] = s
@@ -209,7 +209,7 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 	c.trustLocked(s, now)
 	c.stats.confirmed += uint64(1 + len(s.run))
 	c.noteLocked(s, true)
-	c.releaseLocked(s)
+	c.releaseLocked(s, true)
 }
 
 // roundTrip returns the moving average of the time that a confirmation takes.

@@ -19,7 +19,7 @@ func (c *confirmer) scan(now time.Duration) time.Duration {
 			if s.nak && s.over(now) {
 				c.stats.givenUp++
 				c.noteLocked(s, false)
-				c.releaseLocked(s)
+				c.releaseLocked(s, false)
 				continue
 			}
 			if connected {
@@ -88,7 +88,7 @@ func (c *confirmer) forget(delivered uint64) {
 		if s.open && s.tries > 1 && s.seq > delivered {
 			c.stats.givenUp++
 			c.noteLocked(s, false)
-			c.releaseLocked(s)
+			c.releaseLocked(s, false)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -89,10 +90,17 @@ func moveLeader(t *testing.T, nc *nats.Conn, move func()) (seen []string) {
 	m.pull(1)
 	held[3] = m.next(1)[0]
 	m.settle(held[5], "+ACK")
+	elected, err := nc.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED.EVENTS.D")
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen = append(seen, "told "+m.move(move, held[1], held[3], held[4]))
 	m.pull(2)
 	again := m.next(2) // at once
-	seen = append(seen, "again "+counts(again))
+	if n, _, err := elected.Pending(); err != nil || n == 0 {
+		t.Fatalf("the new leader delivers, and has not said that it is one: %v", err)
+	}
+	seen = append(seen, "elected "+about(t, elected), "again "+counts(again))
 	for _, msg := range []*nats.Msg{held[1], held[4], again[0], again[1]} { // by the old subjects where they hold
 		m.settle(msg, "+ACK")
 	}
@@ -180,6 +188,20 @@ func (m *mover) settle(msg *nats.Msg, body string) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	m.t.Fatalf("%s for %s was not answered", body, msg.Reply)
+}
+
+// about is what an advisory is about, but for the leader's name.
+func about(t *testing.T, advisories *nats.Subscription) string {
+	t.Helper()
+	m, err := advisories.NextMsg(time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a struct{ Type, Stream, Consumer, Leader string }
+	if err := json.Unmarshal(m.Data, &a); err != nil || a.Leader == "" {
+		t.Fatalf("%s: %v", m.Data, err)
+	}
+	return fmt.Sprint(a.Type, " ", a.Stream, " ", a.Consumer)
 }
 
 // counts lists how often what came was delivered, and its sequence in the stream.

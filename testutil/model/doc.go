@@ -22,7 +22,7 @@
 // expires, max_bytes, no_wait, heartbeats and every status that they end with, and the consumer's limits on them; acks, naks with and without a
 // delay, terms, word of progress, the ack that asks for the next; the ack floor, delivery counts, and the counts in reply subjects. Of what goes
 // wrong (faults.go): a stop and a start, and a change of leader, behind which ack_wait counts from what is stored, which is the time when a message
-// was published, unless there was word of progress; connections that are cut, with what was under way; pulls and settlements that are lost, answered
+// was published, unless there was word of progress, and the advisory that tells of a new leader; connections that are cut, with what was under way; pulls and settlements that are lost, answered
 // with 503 or late. Of the protocol (conn.go, route.go, api.go): what nats.go and a Runner need, over a pipe.
 //
 // That it behaves as a server does is not a matter of belief: the package's tests do the same things to it and to a real server in one bubble, case

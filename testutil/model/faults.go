@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -80,10 +81,25 @@ func (s *Server) elected(open []string) {
 	if !s.up {
 		return
 	}
+	s.advise()
 	s.listen()
 	for _, inbox := range open {
 		s.cons.out(out{to: inbox, header: []byte("NATS/1.0 409 Leadership Change\r\n\r\n")})
 	}
+}
+
+// advise says who leads the consumer now, which goes out before that takes requests.
+func (s *Server) advise() {
+	if s.cons == nil {
+		return
+	}
+	consumer := s.cons.name
+	subject := "$JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED." + s.cfg.Stream + "." + consumer
+	about, err := json.Marshal(map[string]string{"type": "io.nats.jetstream.advisory.v1.consumer_leader_elected", "stream": s.cfg.Stream, "consumer": consumer, "leader": s.leaderName()})
+	if err != nil {
+		panic(err)
+	}
+	s.send(subject, subject, "", nil, about)
 }
 
 // listen has the consumer take requests again, and deliver what was published meanwhile.

@@ -141,7 +141,7 @@ func (x *worked) handle(ctx context.Context, m *ackfloor.Message) error {
 		w.problemLocked("%s: message %d is handled, but it has done so before", x.name, m.Sequence)
 	}
 	before, sure := w.sure[m.Sequence]
-	mayWait := w.rough || w.unstamped[m.Sequence] // here, since its lease was lost where it was settled
+	mayWait := w.rough // here, since its lease was lost where it was settled
 	if sure && (!mayWait || w.holder[m.Sequence].at.After(before)) {
 		w.problemLocked("%s: message %d is handled, but it was confirmed before that it is settled", x.name, m.Sequence)
 	}

@@ -26,7 +26,6 @@ import (
 //	slots=4          of a Runner
 //	latency=2ms      of what the server sends
 //	grace=5s         of a stop
-//	strict=1         messages that were held for a moment only when the server stopped, or the leader changed, are handled once too
 //
 //	publish 10       messages
 //	start a          a Runner of this name; where one is still stopping, when it has ended
@@ -48,24 +47,23 @@ type world struct {
 
 	published uint64 // the last message's sequence
 
-	mu        sync.Mutex
-	problems  []string
-	lose      []model.Fault        // of the next settlements
-	losePull  int                  // of the next pulls
-	workers   map[string]*worked   // the last of each name
-	all       map[string]*worked   // by the name of their connection
-	done      map[uint64]int       // how often a handler returned nil, by stream sequence
-	bad       map[uint64]bool      // a handler said that it fails for good
-	calls     map[uint64]int       // of handlers
-	sure      map[uint64]time.Time // when it was confirmed to a worker that a message is acknowledged or terminated
-	sent      map[string]bool      // whether a verdict was sent, by the reply subject of a delivery
-	verdicts  map[string]string    // by the reply subject of a delivery
-	holder    map[uint64]holding   // who has the newest delivery
-	floor     uint64               // the highest ack floor that was seen
-	unstamped map[uint64]bool      // messages that were held for a moment only then
-	rough     bool                 // something happened behind which messages may be handled twice
-	running   map[string]struct{}  // sequences in handlers, by worker
-	upset     time.Time            // when the server stopped, or began to move the leader, last
+	mu       sync.Mutex
+	problems []string
+	lose     []model.Fault        // of the next settlements
+	losePull int                  // of the next pulls
+	workers  map[string]*worked   // the last of each name
+	all      map[string]*worked   // by the name of their connection
+	done     map[uint64]int       // how often a handler returned nil, by stream sequence
+	bad      map[uint64]bool      // a handler said that it fails for good
+	calls    map[uint64]int       // of handlers
+	sure     map[uint64]time.Time // when it was confirmed to a worker that a message is acknowledged or terminated
+	sent     map[string]bool      // whether a verdict was sent, by the reply subject of a delivery
+	verdicts map[string]string    // by the reply subject of a delivery
+	holder   map[uint64]holding   // who has the newest delivery
+	floor    uint64               // the highest ack floor that was seen
+	rough    bool                 // something happened behind which messages may be handled twice
+	running  map[string]struct{}  // sequences in handlers, by worker
+	upset    time.Time            // when the server stopped, or began to move the leader, last
 }
 
 // holding is a delivery in a worker's hands.
@@ -120,8 +118,8 @@ func run(t *testing.T, plan string) (problems []string) {
 }
 
 func newWorld(t *testing.T, plan string) *world {
-	conf := map[string]string{"seed": "1", "replicas": "1", "ackwait": "5s", "maxpending": "100", "slots": "4", "latency": "0s", "grace": "5s", "strict": "0"}
-	w := &world{t: t, conf: conf, unstamped: map[uint64]bool{},
+	conf := map[string]string{"seed": "1", "replicas": "1", "ackwait": "5s", "maxpending": "100", "slots": "4", "latency": "0s", "grace": "5s"}
+	w := &world{t: t, conf: conf,
 		workers: map[string]*worked{}, all: map[string]*worked{}, done: map[uint64]int{}, bad: map[uint64]bool{}, calls: map[uint64]int{},
 		sure: map[uint64]time.Time{}, sent: map[string]bool{}, verdicts: map[string]string{}, holder: map[uint64]holding{}, running: map[string]struct{}{}}
 	for op := range strings.SplitSeq(plan, ";") {
@@ -224,9 +222,6 @@ func (w *world) upsetNow(since time.Time) {
 			h.doubtful = true
 			w.holder[seq] = h
 		}
-		if !w.sent[h.reply] && w.upset.Sub(h.at) <= stamped+2*w.span("latency") && w.conf["strict"] == "0" {
-			w.unstamped[seq] = true // the server forgets who has it, and who has it need not hear of that
-		}
 	}
 }
 
@@ -264,7 +259,7 @@ func (w *world) finish() {
 		if w.done[seq] == 0 && !w.bad[seq] {
 			w.problemLocked("message %d was skipped", seq)
 		}
-		if n := w.done[seq]; n > 1 && !w.rough && !w.unstamped[seq] {
+		if n := w.done[seq]; n > 1 && !w.rough {
 			w.problemLocked("message %d was handled %d times, though nothing was lost", seq, n)
 		}
 	}
