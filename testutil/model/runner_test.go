@@ -28,7 +28,7 @@ func drawPlan(t *rapid.T) string {
 		waits = append(waits, "1s", "1s") // which may end while a connection is away
 	}
 	words := []string{replicas, one("ackwait", waits...), one("maxpending", 100, 100, 5, 1000), one("slots", 1, 2, 4, 16), one("latency", "0s", "2ms", "20ms"),
-		one("grace", "5s", "5s", "300ms"),
+		one("grace", "5s", "5s", "300ms"), one("mode", "plain", "plain", "keys", "batches"),
 		fmt.Sprint("seed=", rapid.IntRange(1, 1000).Draw(t, "seed"))}
 	plan := []string{strings.Join(words, " "), fmt.Sprint("publish ", rapid.IntRange(1, 120).Draw(t, "backlog"))}
 	if rapid.IntRange(0, 2).Draw(t, "old") > 0 {

@@ -43,10 +43,7 @@ func (w *world) work(name string, nc *nats.Conn) *worked {
 	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(w.end)
 	x.stop = cancel
-	r, err := worker.New(nc, worker.Config{Stream: "EVENTS", Consumer: "D", AckWait: w.wait, MaxAckPending: w.number("maxpending"), Concurrency: w.number("slots"),
-		MaxAttempts: 1000, RetrySchedule: "50ms..2s", DrainTimeout: w.span("grace"), StartupTimeout: time.Minute, DeadLetter: "off", Records: "off",
-		Logger: zap.NewNop()},
-		ackfloor.HandlerFunc(x.handle))
+	r, err := x.runner()
 	if err != nil {
 		w.t.Error(err)
 		close(x.done)
@@ -59,6 +56,32 @@ func (w *world) work(name string, nc *nats.Conn) *worked {
 	}()
 	return x
 }
+
+// runner makes one that works in the plan's way.
+func (x *worked) runner() (*worker.Runner, error) {
+	w := x.w
+	cfg := worker.Config{Stream: "EVENTS", Consumer: "D", AckWait: w.wait, MaxAckPending: w.number("maxpending"), Concurrency: w.number("slots"),
+		MaxAttempts: 1000, RetrySchedule: "50ms..2s", DrainTimeout: w.span("grace"), StartupTimeout: time.Minute, DeadLetter: "off", Records: "off",
+		Logger: zap.NewNop()}
+	switch w.conf["mode"] {
+	case "keys":
+		cfg.Key = func(m *ackfloor.Message) string { return w.key(m.Sequence) }
+	case "batches":
+		cfg.BatchSize, cfg.BatchLinger = 5, 20*time.Millisecond
+		return worker.NewBatch(x.nc, cfg, ackfloor.BatchHandlerFunc(x.handleBatch))
+	}
+	return worker.New(x.nc, cfg, ackfloor.HandlerFunc(x.handle))
+}
+
+// key is that of a message, where they are kept in order by it: one in seven has none.
+func (w *world) key(seq uint64) string {
+	if seq%keys == 0 {
+		return ""
+	}
+	return fmt.Sprint(seq % keys)
+}
+
+const keys = 7
 
 func (x *worked) works() bool {
 	x.w.mu.Lock()
@@ -133,43 +156,104 @@ func (w *world) roll(seq uint64, call int, what string, n uint32) uint32 {
 
 // handle is the handler: it takes from nothing to two seconds, and may fail three times.
 func (x *worked) handle(ctx context.Context, m *ackfloor.Message) error {
-	w := x.w
-	w.mu.Lock()
-	w.calls[m.Sequence]++
-	call := w.calls[m.Sequence]
-	if slices.Contains(x.handled, m.Sequence) {
-		w.problemLocked("%s: message %d is handled, but it has done so before", x.name, m.Sequence)
+	x.enter(1)
+	defer x.enter(-1)
+	call := x.begin(m.Sequence)
+	defer x.end(m.Sequence)
+	if err := pause(ctx, x.w.takes(m.Sequence, call)); err != nil {
+		return err
 	}
-	before, sure := w.sure[m.Sequence]
-	mayWait := w.rough // here, since its lease was lost where it was settled
-	if sure && (!mayWait || w.holder[m.Sequence].at.After(before)) {
-		w.problemLocked("%s: message %d is handled, but it was confirmed before that it is settled", x.name, m.Sequence)
+	return x.outcome(m.Sequence, call)
+}
+
+// handleBatch is the handler of batches: it takes as long as the slowest of them. What panics in a batch has failed by itself.
+func (x *worked) handleBatch(ctx context.Context, b *ackfloor.Batch) error {
+	x.enter(1)
+	defer x.enter(-1)
+	calls := make([]int, len(b.Messages))
+	var most time.Duration
+	for i, m := range b.Messages {
+		calls[i] = x.begin(m.Sequence)
+		defer x.end(m.Sequence)
+		most = max(most, x.w.takes(m.Sequence, calls[i]))
 	}
-	if x.active++; x.active > w.number("slots") {
-		w.problemLocked("%s: %d handlers run", x.name, x.active)
+	if err := pause(ctx, most); err != nil {
+		return err
 	}
-	key := fmt.Sprint(x.name, " ", m.Sequence)
-	if _, twice := w.running[key]; twice {
-		w.problemLocked("%s: message %d is in two handlers", x.name, m.Sequence)
+	for i, m := range b.Messages {
+		func() {
+			defer func() {
+				if recover() != nil {
+					b.Fail(i, errWork)
+				}
+			}()
+			b.Fail(i, x.outcome(m.Sequence, calls[i]))
+		}()
 	}
-	w.running[key] = struct{}{}
-	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		x.active--
-		delete(w.running, key)
-		x.returns[m.Sequence] = time.Now()
-	}()
-	took := []time.Duration{0, 0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second}
-	timer := time.NewTimer(took[w.roll(m.Sequence, call, "took", uint32(len(took)))] + time.Duration(w.roll(m.Sequence, call, "more", 1000))*time.Microsecond)
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
+		return nil
 	}
-	return x.outcome(m.Sequence, call)
+}
+
+// takes is how long a call does.
+func (w *world) takes(seq uint64, call int) time.Duration {
+	took := []time.Duration{0, 0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second}
+	return took[w.roll(seq, call, "took", uint32(len(took)))] + time.Duration(w.roll(seq, call, "more", 1000))*time.Microsecond
+}
+
+// enter counts the handlers that run.
+func (x *worked) enter(n int) {
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	if x.active += n; x.active > x.w.number("slots") {
+		x.w.problemLocked("%s: %d handlers run", x.name, x.active)
+	}
+}
+
+// begin checks that a message may be handled now, and returns which of its calls this is, from 1.
+func (x *worked) begin(seq uint64) (call int) {
+	w := x.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls[seq]++
+	if slices.Contains(x.handled, seq) {
+		w.problemLocked("%s: message %d is handled, but it has done so before", x.name, seq)
+	}
+	before, sure := w.sure[seq]
+	mayWait := w.rough // here, since its lease was lost where it was settled
+	if sure && (!mayWait || w.holder[seq].at.After(before)) {
+		w.problemLocked("%s: message %d is handled, but it was confirmed before that it is settled", x.name, seq)
+	}
+	key := fmt.Sprint(x.name, " ", seq)
+	if _, twice := w.running[key]; twice {
+		w.problemLocked("%s: message %d is in two handlers", x.name, seq)
+	}
+	w.running[key] = struct{}{}
+	if w.conf["mode"] == "keys" && !w.crowded && !w.rough && w.key(seq) != "" {
+		for s := seq; s > keys; {
+			if s -= keys; w.done[s] == 0 && !w.bad[s] {
+				w.problemLocked("%s: message %d is handled before %d, which has the same key", x.name, seq, s)
+			}
+		}
+	}
+	return w.calls[seq]
+}
+
+func (x *worked) end(seq uint64) {
+	w := x.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, fmt.Sprint(x.name, " ", seq))
+	x.returns[seq] = time.Now()
 }
 
 var errWork = errors.New("it failed")

@@ -26,6 +26,7 @@ import (
 //	slots=4          of a Runner
 //	latency=2ms      of what the server sends
 //	grace=5s         of a stop
+//	mode=plain       or keys, in order of a key; or batches
 //
 //	publish 10       messages
 //	start a          a Runner of this name; where one is still stopping, when it has ended
@@ -63,6 +64,7 @@ type world struct {
 	floor    uint64               // the highest ack floor that was seen
 	rough    bool                 // something happened behind which messages may be handled twice
 	running  map[string]struct{}  // sequences in handlers, by worker
+	crowded  bool                 // two workers ran at the same time
 	upset    time.Time            // when the server stopped, or began to move the leader, last
 }
 
@@ -118,7 +120,7 @@ func run(t *testing.T, plan string) (problems []string) {
 }
 
 func newWorld(t *testing.T, plan string) *world {
-	conf := map[string]string{"seed": "1", "replicas": "1", "ackwait": "5s", "maxpending": "100", "slots": "4", "latency": "0s", "grace": "5s"}
+	conf := map[string]string{"seed": "1", "replicas": "1", "ackwait": "5s", "maxpending": "100", "slots": "4", "latency": "0s", "grace": "5s", "mode": "plain"}
 	w := &world{t: t, conf: conf,
 		workers: map[string]*worked{}, all: map[string]*worked{}, done: map[uint64]int{}, bad: map[uint64]bool{}, calls: map[uint64]int{},
 		sure: map[uint64]time.Time{}, sent: map[string]bool{}, verdicts: map[string]string{}, holder: map[uint64]holding{}, running: map[string]struct{}{}}
@@ -296,6 +298,15 @@ func (w *world) start(name string) {
 			return
 		}
 		<-x.done
+	}
+	for other, x := range w.workers {
+		select {
+		case <-x.done:
+		default:
+			w.mu.Lock()
+			w.crowded = w.crowded || other != name
+			w.mu.Unlock()
+		}
 	}
 	full := fmt.Sprint(name, len(w.all)+1)
 	var nc *nats.Conn
