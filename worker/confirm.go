@@ -39,6 +39,7 @@ type settlement struct {
 	silent  int           // of the sendings, the last ones, which nothing has answered
 	delay   time.Duration // of a NAK with a delay
 	nak     bool
+	waiting bool // its answer is overdue, and it is not sent again: see mayBeAnothers
 }
 
 // sent is one message that was settled.
@@ -109,7 +110,7 @@ func (c *confirmer) settle(to string, body []byte, seq uint64, nak bool, delay, 
 func (c *confirmer) startLocked(a sent, body []byte, nak bool, delay, now time.Duration) *settlement {
 	s := c.takeLocked()
 	s.sent, s.body, s.nak, s.delay = a, body, nak, delay
-	s.open, s.first, s.due, s.tries, s.refused, s.silent, s.epoch = true, now, now+c.patience(), 1, 0, 1, 0
+	s.open, s.first, s.due, s.tries, s.refused, s.silent, s.epoch, s.waiting = true, now, now+c.patience(), 1, 0, 1, 0, false
 	if len(c.runs.acks) > 0 && !s.nak {
 		s.run, c.runs.acks = c.runs.acks, s.run[:0]
 		s.epoch = c.runs.epoch

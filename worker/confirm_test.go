@@ -127,19 +127,25 @@ func TestResendTimes(t *testing.T) {
 }
 
 // A NAK with a delay that nobody has taken, since the consumer's leader was moving, had no effect: behind its delay it is sent all the same, or the message would wait for
-// its lease to end. One that may have been taken is not: its message has come back, maybe to another.
+// its lease to end. One that may have been taken is not: its message has come back, maybe to another. One without a delay is sent again behind a reconnect only.
 func TestANakThatNobodyTook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := testutil.Bubble(t)
-		nc := connectLikeWorker(t, s)
-		for name, tc := range map[string]struct {
-			answers []string // a status, or nothing at all
-			bodies  []string
-		}{
-			"refused, and taken":          {[]string{"503", "503", "taken"}, []string{`-NAK {"delay":30000000}`, "-NAK", "-NAK"}},
-			"unanswered, then refused":    {[]string{"", "503", "taken"}, []string{`-NAK {"delay":30000000}`}},
-			"refused, and then who knows": {[]string{"503", "", "taken"}, []string{`-NAK {"delay":30000000}`, "-NAK"}},
-		} {
+	const delay = 30 * time.Millisecond
+	for name, tc := range map[string]struct {
+		delay     time.Duration
+		answers   []string // a status, or nothing at all
+		reconnect bool     // behind a second
+		bodies    []string
+	}{
+		"refused, and taken":            {delay, []string{"503", "503", "taken"}, false, []string{`-NAK {"delay":30000000}`, "-NAK", "-NAK"}},
+		"unanswered, then refused":      {delay, []string{"", "503", "taken"}, false, []string{`-NAK {"delay":30000000}`}},
+		"refused, and then who knows":   {delay, []string{"503", "", "taken"}, false, []string{`-NAK {"delay":30000000}`, "-NAK"}},
+		"at once, refused, and taken":   {0, []string{"503", "503", "taken"}, false, []string{"-NAK", "-NAK", "-NAK"}},
+		"at once, unanswered":           {0, []string{"", "", "taken"}, false, []string{"-NAK"}},
+		"at once, refused, who knows":   {0, []string{"503", "", "taken"}, false, []string{"-NAK", "-NAK"}},
+		"at once, and lost with a line": {0, []string{"", "", "taken"}, true, []string{"-NAK", "-NAK", "-NAK"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			nc := connectLikeWorker(t, testutil.Bubble(t))
 			c := newConfirmer(nc, clock{time.Now()}, nc.NewInbox())
 			ctx, cancel := context.WithCancel(t.Context())
 			answers, err := nc.Subscribe(c.inbox+".*", func(m *nats.Msg) { c.answered(m.Subject[len(c.inbox)+1:], m) })
@@ -164,7 +170,11 @@ func TestANakThatNobodyTook(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			done := make(chan struct{})
 			go func() { defer close(done); c.alarm.loop(ctx, c.clock, c.scan) }()
-			c.settle(subject, nakBody(30*time.Millisecond), 1, true, 30*time.Millisecond, c.clock.now())
+			c.settle(subject, nakBody(tc.delay), 1, true, tc.delay, c.clock.now())
+			time.Sleep(time.Second)
+			if tc.reconnect {
+				c.resendAll()
+			}
 			time.Sleep(20 * time.Second)
 			cancel()
 			<-done
@@ -173,6 +183,6 @@ func TestANakThatNobodyTook(t *testing.T) {
 			if !slices.Equal(bodies, tc.bodies) || c.open.Load() != 0 {
 				t.Errorf("%s: sent %q, %d open", name, bodies, c.open.Load())
 			}
-		}
-	})
+		})
+	}
 }

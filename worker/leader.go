@@ -37,15 +37,18 @@ func (r *Runner) watchLeader() (end func()) {
 	if r.nc.FlushWithContext(flush) != nil {
 		return end // not known: it has an effect, or none
 	}
-	if about, publish, ok := denied.Of(r.nc.LastError()); ok && !publish && about == subject {
-		end() // else it would be denied anew after each reconnect
-		r.log.Warn("not told when the consumer has a new leader: what is settled or arrives in that moment may be handled twice", zap.String("allow_subscribe", subject))
-		return func() {}
+	replicated := r.bound.info.Cluster != nil && len(r.bound.info.Cluster.Replicas) > 0 // a single replica has no advisories, also when its server restarts
+	if about, publish, ok := denied.Of(r.nc.LastError()); !ok || publish || about != subject {
+		r.pull.mu.Lock()
+		r.pull.told = replicated
+		r.pull.mu.Unlock()
+		return end
 	}
-	r.pull.mu.Lock()
-	r.pull.told = r.bound.info.Cluster != nil && len(r.bound.info.Cluster.Replicas) > 0 // of a single replica there are none, also when its server restarts
-	r.pull.mu.Unlock()
-	return end
+	end() // else it would be denied anew after each reconnect
+	if replicated {
+		r.log.Warn("not told when the consumer has a new leader: what is settled or arrives in that moment may be handled twice", zap.String("allow_subscribe", subject))
+	}
+	return func() {}
 }
 
 // sawNobody is called when nobody listened to something that was sent to the consumer: it has no leader now, and then perhaps a new one, which hands out again what

@@ -22,10 +22,13 @@ func (c *confirmer) scan(now time.Duration) time.Duration {
 				c.releaseLocked(s, false)
 				continue
 			}
-			if connected {
-				c.resendLocked(s, now)
-			} else {
+			switch {
+			case !connected:
 				s.due = now + answerWait // the reconnect makes all of it due
+			case s.mayBeAnothers() && now >= c.hurry:
+				s.waiting, s.due = true, s.first+nakPatience
+			default:
+				c.resendLocked(s, now)
 			}
 		}
 		next = min(next, s.due)
@@ -41,6 +44,11 @@ func (s *settlement) over(now time.Duration) bool {
 	}
 	return now-s.first >= nakPatience
 }
+
+// mayBeAnothers tells whether a message that was given back at once may be in another worker's hands by now: some sending of its NAK was not refused. The server would
+// take it from that one for a second NAK, since it does not look which delivery that is of (nats-server 2.15, processNak). So it is sent again only behind a
+// reconnect or a change of leader, which are what loses NAKs. If it was lost all the same, the message comes back after ack_wait.
+func (s *settlement) mayBeAnothers() bool { return s.nak && s.delay == 0 && s.refused < s.tries }
 
 func (c *confirmer) resendLocked(s *settlement, now time.Duration) {
 	c.scatterLocked(s, now)
@@ -85,7 +93,7 @@ func (c *confirmer) forget(delivered uint64) {
 	c.mu.Lock()
 	defer c.unlockTelling()
 	for _, s := range c.all {
-		if s.open && s.tries > 1 && s.seq > delivered {
+		if s.open && (s.tries > 1 || s.waiting) && s.seq > delivered {
 			c.stats.givenUp++
 			c.noteLocked(s, false)
 			c.releaseLocked(s, false)
@@ -106,12 +114,12 @@ func (c *confirmer) openSince() time.Duration {
 	return oldest
 }
 
-// unanswered tells whether a settlement was sent again for want of an answer.
+// unanswered tells whether a settlement was sent again for want of an answer, or waits for one for long.
 func (c *confirmer) unanswered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.all {
-		if s.open && s.tries > 1 {
+		if s.open && (s.tries > 1 || s.waiting) {
 			return true
 		}
 	}

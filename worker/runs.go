@@ -95,7 +95,7 @@ func (c *confirmer) scatterLocked(s *settlement, now time.Duration) {
 	for _, a := range s.run {
 		own := c.takeLocked()
 		own.sent, own.body, own.nak, own.delay = a, ackBody, false, 0
-		own.open, own.first, own.due, own.tries, own.refused, own.silent, own.epoch = true, now, now, 1, 0, 1, 0
+		own.open, own.first, own.due, own.tries, own.refused, own.silent, own.epoch, own.waiting = true, now, now, 1, 0, 1, 0, false
 	}
 	clear(s.run)
 	s.run = s.run[:0]

@@ -38,6 +38,9 @@ var regressions = []struct{ name, plan string }{
 	{"an answer that comes after its NAK was given up", // confirmed what had taken its place by then
 		"replicas=3 ackwait=8s maxpending=100 slots=16 latency=0s grace=5s seed=790; publish 82; sleep 40s; start a; start b; late 1; sleep 300ms; stop a; sleep 320ms; sleep 20ms; late 1; " +
 			"move 500ms; start a"},
+	{"a return whose answer is late", // it was sent again, and taken from who had the message by then
+		"replicas=1 ackwait=8s maxpending=5 slots=2 latency=2ms grace=300ms mode=keys seed=1; publish 92; sleep 40s; start a; start b; restart 160ms; late 2; stop a; sleep 970ms; start c; late 4; stop b; " +
+			"sleep 880ms; start b"},
 	{"a restart just as the first messages come",
 		"replicas=3 ackwait=8s maxpending=1000 slots=1 latency=0s seed=67; publish 1; start a; restart 650ms; move 430ms; move 130ms; publish 10; move 470ms"},
 }
