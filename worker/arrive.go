@@ -99,8 +99,11 @@ func (r *Runner) arrived(d *delivery, key string, now time.Duration) (a arrival,
 			b.lanes.miss(b.lanes.lane(key), d.msg.Sequence)
 		}
 	}
+	if a == heldAlready && r.movingLocked() {
+		b.held.get(d.msg.Sequence).unsure = true
+	}
 	if a == added {
-		d.unsure = r.settlingLocked() // it may be on its way since before a change of leader
+		d.unsure = r.movingLocked() // it may have been sent by the old leader
 		b.holdLocked(d)
 		if b.lanes == nil || b.lanes.join(d, key) {
 			if inline = r.inlineLocked(d, now); !inline {

@@ -131,7 +131,7 @@ func (c *confirmer) publish(s *settlement, to string, body []byte, now time.Dura
 	c.alarm.by(due)
 }
 
-// patience is how long an answer is waited for at first. A leader that has just lost its place drops acks without a word, and only an open pull is told of it. So
+// patience is how long an answer is waited for at first. A leader that has just lost its place drops acks without a word. So
 // where that may be, it is little more than answers take, and shorter than what others wait before they pull.
 func (c *confirmer) patience() time.Duration {
 	if !c.moves {
@@ -178,21 +178,21 @@ func (c *confirmer) releaseLocked(s *settlement, answered bool) {
 }
 
 // answered takes the server's answer to a settlement. An empty message is a confirmation; a status means that nobody
-// listens for acks at this moment, which is none (nats-server 2.15: no responders while a consumer loads or elects).
-func (c *confirmer) answered(token string, m *nats.Msg) {
+// listens for acks at this moment, which is none (nats-server 2.15: no responders while a consumer loads or elects): then first is when the settlement was sent first.
+func (c *confirmer) answered(token string, m *nats.Msg) (first time.Duration, nobody bool) {
 	n, ok := parseUint(token)
 	if !ok {
-		return
+		return 0, false
 	}
 	c.mu.Lock()
 	defer c.unlockTelling()
 	place := uint32(n) & (1<<idBits - 1)
 	if int(place) >= len(c.all) {
-		return
+		return 0, false
 	}
 	s := c.all[place]
 	if s.id != uint32(n) || !s.open {
-		return
+		return 0, false
 	}
 	now := c.clock.now()
 	if m.Header != nil && m.Header.Get("Status") != "" {
@@ -201,7 +201,7 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 		s.due, s.silent = now+nobodyWait+rand.N(nobodyWait), 0
 		s.refused++
 		c.alarm.by(s.due)
-		return
+		return s.first, true
 	}
 	if s.tries == 1 {
 		rtt := c.rtt.Load()
@@ -211,6 +211,7 @@ func (c *confirmer) answered(token string, m *nats.Msg) {
 	c.stats.confirmed += uint64(1 + len(s.run))
 	c.noteLocked(s, true)
 	c.releaseLocked(s, true)
+	return 0, false
 }
 
 // roundTrip returns the moving average of the time that a confirmation takes.

@@ -44,7 +44,12 @@ func (r *Runner) drain(ctx context.Context, cause error) error {
 	r.closeBooks(began + grace)
 	r.awaitConfirmations(ctx, began+grace)
 	// 5. A last look. The connection is the caller's to close.
-	unconfirmed := r.logDrain(ctx, cause, began)
+	all := r.conf.open.Load() == 0
+	r.lastLook(ctx)
+	if all { // a server that stops delivers on pulls that it has ended, for a moment: what came meanwhile was handed back
+		r.awaitConfirmations(ctx, began+grace)
+	}
+	unconfirmed := r.logDrain(cause, began)
 	if err := r.failed(); err != nil {
 		return err
 	}
@@ -219,15 +224,20 @@ func (r *Runner) awaitConfirmations(ctx context.Context, graceEnd time.Duration)
 	}
 }
 
-// logDrain looks at the consumer for the last time and writes the one line that a drain gets. It returns how many settlements are not confirmed.
-func (r *Runner) logDrain(ctx context.Context, cause error, began time.Duration) (unconfirmed int) {
-	if !r.nc.IsClosed() && r.failed() == nil {
-		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
-		defer cancel()
-		if info, err := r.consumerInfo(look); err == nil && !info.Created.IsZero() {
-			r.sawCursor(info)
-		}
+// lastLook looks at the consumer for the last time.
+func (r *Runner) lastLook(ctx context.Context) {
+	if r.nc.IsClosed() || r.failed() != nil {
+		return
 	}
+	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
+	defer cancel()
+	if info, err := r.consumerInfo(look); err == nil && !info.Created.IsZero() {
+		r.sawCursor(info)
+	}
+}
+
+// logDrain writes the one line that a drain gets. It returns how many settlements are not confirmed.
+func (r *Runner) logDrain(cause error, began time.Duration) (unconfirmed int) {
 	open := r.conf.open.Load()
 	s := r.Status()
 	fields := []zap.Field{

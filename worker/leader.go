@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	"github.com/ackfloor/ackfloor/internal/denied"
 	"github.com/nats-io/nats.go"
@@ -23,42 +24,61 @@ const electedSubject = "$JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED." // nats-ser
 
 // watchLeader subscribes to the advisories of the consumer's new leaders. Without the right to it the worker has to make do with the rest.
 func (r *Runner) watchLeader() (end func()) {
-	if !r.conf.moves {
+	if !replicated(r.bound.info) || r.cfg.Connection.APIPrefix != "" { // one replica has no advisories, and another account's are not ours
 		return func() {}
 	}
 	subject := electedSubject + r.cfg.Stream + "." + r.cfg.Consumer
-	s, err := r.nc.Subscribe(subject, r.guarded("leader", func(*nats.Msg) { r.settleBeforePull(settleFirst) }))
-	if err != nil {
-		return func() {} // the connection is closed: others tell
-	}
-	end = func() { _ = s.Unsubscribe() }
-	flush, cancel := context.WithTimeout(r.values, requestWait)
-	defer cancel()
-	if r.nc.FlushWithContext(flush) != nil {
-		return end // not known: it has an effect, or none
-	}
-	replicated := r.bound.info.Cluster != nil && len(r.bound.info.Cluster.Replicas) > 0 // a single replica has no advisories, also when its server restarts
-	if about, publish, ok := denied.Of(r.nc.LastError()); !ok || publish || about != subject {
-		r.pull.mu.Lock()
-		r.pull.told = replicated
-		r.pull.mu.Unlock()
-		return end
-	}
-	end() // else it would be denied anew after each reconnect
-	if replicated {
-		r.log.Warn("not told when the consumer has a new leader: what is settled or arrives in that moment may be handled twice", zap.String("allow_subscribe", subject))
+	for range 3 {
+		before := r.nc.LastError()
+		s, err := r.nc.Subscribe(subject, r.guarded("leader", r.onElected))
+		if err != nil {
+			break // the connection is closed: others tell
+		}
+		flush, cancel := context.WithTimeout(r.values, requestWait)
+		err = r.nc.FlushWithContext(flush)
+		cancel()
+		said := r.nc.LastError() // behind the flush, a denial; or that of another user of the connection
+		about, publish, isDenied := denied.Of(said)
+		switch {
+		case err == nil && said == before:
+			r.pull.mu.Lock()
+			r.pull.watching = r.cfg.Connection.Domain == "" // else it is not known whether they come this far
+			r.pull.told = r.pull.watching
+			r.pull.mu.Unlock()
+			return func() { _ = s.Unsubscribe() }
+		case isDenied && !publish && about == subject:
+			_ = s.Unsubscribe() // else it would be denied anew after each reconnect
+			r.log.Warn("not told when the consumer has a new leader: what is settled or arrives in that moment may be handled twice", zap.String("allow_subscribe", subject))
+			return func() {}
+		}
+		_ = s.Unsubscribe() // not known: once more
 	}
 	return func() {}
 }
 
-// sawNobody is called when nobody listened to something that was sent to the consumer: it has no leader now, and then perhaps a new one, which hands out again what
-// is not settled.
-func (r *Runner) sawNobody() {
+func (r *Runner) onElected(*nats.Msg) {
+	r.at("elected")
+	r.settleBeforePull(settleFirst)
+}
+
+func replicated(info *jetstream.ConsumerInfo) bool {
+	return info.Cluster != nil && len(info.Cluster.Replicas) > 0
+}
+
+// sawNobody is called when nobody listened to something that was sent to the consumer, which was begun at a time: it has no leader now, and then perhaps a new one,
+// which hands out again what is not settled. Where that goes on for long it says nothing of a leader any more: the user of an account may not reach the acks of another.
+func (r *Runner) sawNobody(began time.Duration) {
 	p := &r.pull
+	now := r.clock.now()
 	p.mu.Lock()
-	p.gap = r.conf.moves
 	p.suspect = true
-	p.notBefore = max(p.notBefore, r.clock.now()+randomWait(askAgainWait))
+	switch recent := r.conf.moves && now-began < nakPatience; {
+	case recent && p.settled > 0: // the next one is not there yet
+		p.notBefore = max(p.notBefore, now+settleFirst)
+	case recent:
+		p.gap = true
+		p.notBefore = max(p.notBefore, now+randomWait(askAgainWait))
+	}
 	at := p.notBefore
 	p.mu.Unlock()
 	r.pullAlarm.by(at)
@@ -66,6 +86,7 @@ func (r *Runner) sawNobody() {
 
 // leaderLocked takes in who leads the consumer, and tells whether that may be another one than at the last look.
 func (p *puller) leaderLocked(info *jetstream.ConsumerInfo) (moved bool) {
+	p.told = p.watching && replicated(info)
 	if info.Cluster == nil || info.Cluster.Leader == "" {
 		return p.gap
 	}
@@ -73,6 +94,9 @@ func (p *puller) leaderLocked(info *jetstream.ConsumerInfo) (moved bool) {
 	p.leader = info.Cluster.Leader
 	return moved
 }
+
+// movingLocked tells whether the consumer may be getting a new leader just now.
+func (r *Runner) movingLocked() bool { return r.conf.moves && r.settlingLocked() }
 
 // blindLocked tells whether the consumer's leader may have moved since a message came, and nobody said so: then its first stamp has to reserve it too. A server of
 // our own connection is another thing: the reconnect tells of its restart.

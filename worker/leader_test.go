@@ -84,11 +84,9 @@ func TestSignsOfAChangeOfLeader(t *testing.T) {
 	r.floor(1, 20*time.Second)
 	admin := c.Conn(t)
 	for what, say := range map[string]func(){
-		"an answer": func() {
-			w.onAnswer(&nats.Msg{Subject: w.answers + ".0", Header: nats.Header{"Status": {"503"}}})
-		},
+		"an answer": func() { w.conf.settle("later", nakPlain, 1, true, 0, w.clock.now()) },
 		"a stamp's answer": func() {
-			w.onAnswer(&nats.Msg{Subject: w.answers + ".w1.0", Header: nats.Header{"Status": {"503"}}})
+			w.onAnswer(&nats.Msg{Subject: w.stampSubject(1, w.clock.now()), Header: nats.Header{"Status": {"503"}}})
 		},
 		"a pull":     func() { w.act(nobody, "503", "") },
 		"its notice": func() { must(t, admin.Publish(electedSubject+rigStream+"."+rigConsumer, nil)) },
@@ -97,10 +95,67 @@ func TestSignsOfAChangeOfLeader(t *testing.T) {
 		if !soon(w.settling) {
 			t.Errorf("%s: nothing is settled first", what)
 		}
+		if what == "an answer" {
+			_, err := admin.Subscribe("later", func(m *nats.Msg) { _ = m.Respond(nil) })
+			must(t, err)
+		}
 		if !soon(func() bool { return !w.settling() }) {
 			t.Fatalf("%s: it settles for ever", what)
 		}
 	}
+	w.ok(w.end())
+}
+
+// A worker that has no open pull, and sends nothing, is told of a real change of leader all the same, and long before it would look.
+func TestNewLeaderIsToldOf(t *testing.T) {
+	if electedSubject != server.JSAdvisoryConsumerLeaderElectedPre+"." {
+		t.Errorf("the server publishes to %s", server.JSAdvisoryConsumerLeaderElectedPre)
+	}
+	noLeaks(t)
+	c := testutil.Cluster(t, 3)
+	r := newRig(t, c, 20)
+	release := make(chan struct{})
+	nc, err := Connect(t.Context(), Connection{URL: c.URL()})
+	must(t, err)
+	w := r.make(nc, testutil.Block(release), func(c *Config) { c.Prefetch, c.StartupTimeout = 1, 20*time.Second })
+	elected := make(chan time.Time, 8)
+	w.hook = func(point string) {
+		if point == "elected" {
+			elected <- time.Now()
+		}
+	}
+	w.run()
+	r.calls.WaitStarted(t, 4, 20*time.Second)
+	for range 3 {
+		c.MoveConsumerLeader(t, rigStream, rigConsumer)
+		select {
+		case <-elected:
+		case <-time.After(10 * time.Second):
+			t.Fatal("it was not told of the new leader")
+		}
+	}
+	close(release)
+	r.floor(20, time.Minute)
+	r.onceEach(20)
+	w.ok(w.end())
+}
+
+// A settlement that nobody ever takes, since the user may not reach the consumer's acks, holds up the pulls for some seconds and not for ever.
+func TestNobodyForEver(t *testing.T) {
+	noLeaks(t)
+	c := testutil.Cluster(t, 3)
+	r := newRig(t, c, 1)
+	w := r.inCluster(c, testutil.Sleep(0))
+	r.floor(1, 20*time.Second)
+	w.conf.settle("later", ackBody, 1, false, 0, w.clock.now())
+	if !soon(w.settling) {
+		t.Fatal("it does not settle first")
+	}
+	r.s.Events(t, 3)
+	r.floor(4, nakPatience+5*time.Second)
+	s, err := c.Conn(t).Subscribe("later", func(m *nats.Msg) { _ = m.Respond(nil) })
+	must(t, err)
+	defer func() { _ = s.Unsubscribe() }()
 	w.ok(w.end())
 }
 

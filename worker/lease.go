@@ -98,6 +98,9 @@ func (r *Runner) stampLocked(d *delivery, now time.Duration) {
 	if d.unsure || r.blindLocked(d) {
 		body = reserveBody(r.leaseTime())
 	}
+	if d.unsure && r.movingLocked() {
+		d.stampDue = now + settleFirst/2 // again: the old leader may take it and forget it, and the new one not listen yet
+	}
 	_ = r.nc.PublishRequest(d.reply, r.stampSubject(d.msg.Sequence, now), body) // what is not answered is seen by leaseEnd
 }
 
@@ -140,12 +143,10 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	defer r.answersOut.Add(1)
 	r.at("answer")
 	token := m.Subject[len(r.answers)+1:]
-	nobody := m.Header != nil && m.Header.Get("Status") != "" // nobody listens for acks now
-	if nobody {
-		defer r.sawNobody()
-	}
 	if token[0] != 'w' {
-		r.conf.answered(token, m)
+		if first, nobody := r.conf.answered(token, m); nobody {
+			r.sawNobody(first)
+		}
 		return
 	}
 	s, t, _ := strings.Cut(token[1:], ".")
@@ -154,17 +155,24 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	if !ok || !ok2 {
 		return
 	}
+	nobody := m.Header != nil && m.Header.Get("Status") != "" // listens for acks now
+	began := time.Duration(sent)
 	r.buf.mu.Lock()
 	if d := r.buf.held.get(seq); d != nil {
 		if nobody {
+			began = d.received
 			d.stampDue = r.clock.now() + nobodyWait
 			r.leases.by(d.stampDue)
 		} else {
 			d.leaseEnd = max(d.leaseEnd, time.Duration(sent)+r.leaseTime())
-			d.stamped, d.unsure = time.Duration(sent), false
+			d.stamped = time.Duration(sent)
+			d.unsure = d.unsure && r.movingLocked() // it may have been the old leader's answer
 		}
 	}
 	r.buf.mu.Unlock()
+	if nobody {
+		r.sawNobody(began)
+	}
 }
 
 // sureAfter is how long ago a stamp was answered that has been stored and replicated by now: the answer by itself proves neither.

@@ -36,10 +36,11 @@ type puller struct {
 	mu        *sync.Mutex // the buffer's: a delivery changes both
 	pulls     [pullsMax]pull
 	open      int
-	sight     time.Duration // since when at least one has been open; of a change of leader only an open pull is told
+	sight     time.Duration // since when at least one has been open: the old leader tells only an open pull that it goes
 	leader    string        // of the consumer, as of the last look; "": not known, or everything was settled since
 	gap       bool          // it may have had none since everything was settled
-	told      bool          // of a new leader
+	watching  bool          // for advisories of new leaders,
+	told      bool          // and there are some
 	asked     int           // messages that may still come
 	stopped   bool          // drain: no new pull
 	alone     bool          // the next pull is for one message of any size
@@ -88,6 +89,9 @@ func (r *Runner) tendPulls(now time.Duration) time.Duration {
 	suspect, wait, stopped := p.suspect, p.notBefore, p.stopped
 	p.mu.Unlock()
 	if stopped {
+		if suspect && now < wait {
+			return min(next, wait)
+		}
 		if suspect {
 			r.lookAtConsumer()
 		}

@@ -139,7 +139,7 @@ func (r *Runner) act(e effect, code, text string) {
 		p.mu.Lock()
 		p.countLocked("nobody")
 		p.mu.Unlock()
-		r.sawNobody()
+		r.sawNobody(r.clock.now())
 	case unknownState:
 		r.log.Warn("a status that this version does not know: asking again", zap.String("code", code), zap.String("status", text))
 		later("unknown", time.Second)

@@ -17,7 +17,10 @@ func (r *Runner) settleBeforePull(wait time.Duration) {
 	now := r.clock.now()
 	r.pull.mu.Lock()
 	r.pull.suspect = true
-	r.pull.notBefore = now + wait
+	if r.pull.settled == 0 {
+		r.pull.notBefore = 0
+	}
+	r.pull.notBefore = max(r.pull.notBefore, now+wait) // a change of leader behind a reconnect does not shorten it
 	r.pull.settled = max(now, 1)
 	r.pull.leader, r.pull.gap = "", false
 	r.pull.epoch = r.conf.epoch()

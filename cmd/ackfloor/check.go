@@ -145,8 +145,11 @@ func (k *checker) run(ctx context.Context, err error) {
 func (k *checker) mayListen(ctx context.Context) bool {
 	for _, r := range listens(k.cfg, k.wants) {
 		const denied = "denied: allow %q to subscribe; "
-		switch refused := k.listen(ctx, r); {
-		case refused == nil:
+		switch refused, err := k.listen(ctx, r); {
+		case err != nil:
+			k.fail(shutdown.ExitUnavailable, "subscribe", r.subject, "%v", err)
+			return false
+		case !refused:
 			k.line(good, "subscribe", r.subject, "")
 		case r.without != "":
 			k.line(unwise, "subscribe", r.subject, denied+"else %s", r.subject, r.without)

@@ -132,7 +132,7 @@ func read(answer *nats.Msg) probed {
 }
 
 // listen finds out whether a subject may be subscribed to.
-func (k *checker) listen(ctx context.Context, r right) (refused error) {
+func (k *checker) listen(ctx context.Context, r right) (refused bool, err error) {
 	before := k.nc.LastError()
 	subject := r.subject
 	if subject == inboxes(k.cfg) {
@@ -140,18 +140,17 @@ func (k *checker) listen(ctx context.Context, r right) (refused error) {
 	}
 	sub, err := k.nc.SubscribeSync(subject)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
 	if err := k.nc.FlushWithContext(ctx); err != nil { // what is denied is reported before the flush is answered
-		return err
+		return false, err
 	}
 	if err := k.nc.LastError(); err != before {
-		if about, publish, ok := denied.Of(err); ok && !publish && about == subject {
-			return err
-		}
+		about, publish, ok := denied.Of(err)
+		return ok && !publish && about == subject, nil
 	}
-	return nil
+	return false, nil
 }

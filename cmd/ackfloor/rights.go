@@ -201,6 +201,9 @@ func listens(cfg worker.Config, w wants) []right {
 	l := &list{cfg: cfg}
 	l.add(inboxes(cfg), "the messages, and every answer", "", tryNot)
 	elected := func(stream, consumer string) {
+		if cfg.Connection.APIPrefix != "" {
+			return // of another account, which keeps them to itself
+		}
 		l.add("$JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED."+stream+"."+consumer, "that the consumer has a new leader, in a cluster",
 			"what is settled or arrives as a cluster gives the consumer a new leader may be handled twice", tryNot)
 	}

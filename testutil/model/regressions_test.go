@@ -41,6 +41,9 @@ var regressions = []struct{ name, plan string }{
 	{"a return whose answer is late", // it was sent again, and taken from who had the message by then
 		"replicas=1 ackwait=8s maxpending=5 slots=2 latency=2ms grace=300ms mode=keys seed=1; publish 92; sleep 40s; start a; start b; restart 160ms; late 2; stop a; sleep 970ms; start c; late 4; stop b; " +
 			"sleep 880ms; start b"},
+	{"a stop at the moment in which the server stops", // what came back on a pull that was ended, and was handed back, counted as unconfirmed
+		"replicas=1 ackwait=5s maxpending=5 slots=4 latency=0s grace=5s mode=keys seed=1000; publish 61; sleep 40s; start a; start b; sleep 20ms; start b; sleep 20ms; publish 1; start a; start a; " +
+			"sleep 400ms; losepulls 2; publish 8; stop b; publish 16; publish 39; sleep 470ms; start c; restart 970ms; start a"},
 	{"a restart just as the first messages come",
 		"replicas=3 ackwait=8s maxpending=1000 slots=1 latency=0s seed=67; publish 1; start a; restart 650ms; move 430ms; move 130ms; publish 10; move 470ms"},
 }
