@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -123,9 +124,20 @@ func (s *Server) info(client string) *jetstream.ConsumerInfo {
 		Delivered: jetstream.SequenceInfo{Consumer: c.deliveries - 1, Stream: c.next - 1}, AckFloor: c.floor,
 		NumAckPending: len(c.pending), NumRedelivered: len(c.again), NumWaiting: len(c.pulls), NumPending: c.unsent(), TimeStamp: time.Now().UTC()}
 	if s.cfg.Replicas > 1 {
-		i.Cluster = &jetstream.ClusterInfo{Name: "model", Leader: s.leaderName()}
+		i.Cluster = s.cluster()
 	}
 	return i
+}
+
+// cluster tells who leads, and who the others are.
+func (s *Server) cluster() *jetstream.ClusterInfo {
+	c := &jetstream.ClusterInfo{Name: "model", Leader: s.leaderName()}
+	for n := range s.cfg.Replicas {
+		if name := fmt.Sprint("n", n); name != c.Leader {
+			c.Replicas = append(c.Replicas, &jetstream.PeerInfo{Name: name, Current: true})
+		}
+	}
+	return c
 }
 
 // createdFor is when the consumer was made. Two Runners in one process refuse to share a consumer, which they know by its creation time, so to
@@ -147,7 +159,7 @@ func (s *Server) streamInfo() *jetstream.StreamInfo {
 		i.State.FirstSeq, i.State.FirstTime, i.State.LastTime = 1, s.stored[0].stored, s.stored[len(s.stored)-1].stored
 	}
 	if s.cfg.Replicas > 1 {
-		i.Cluster = &jetstream.ClusterInfo{Name: "model", Leader: s.leaderName()}
+		i.Cluster = s.cluster()
 	}
 	return i
 }

@@ -44,6 +44,8 @@ var regressions = []struct{ name, plan string }{
 	{"a stop at the moment in which the server stops", // what came back on a pull that was ended, and was handed back, counted as unconfirmed
 		"replicas=1 ackwait=5s maxpending=5 slots=4 latency=0s grace=5s mode=keys seed=1000; publish 61; sleep 40s; start a; start b; sleep 20ms; start b; sleep 20ms; publish 1; start a; start a; " +
 			"sleep 400ms; losepulls 2; publish 8; stop b; publish 16; publish 39; sleep 470ms; start c; restart 970ms; start a"},
+	{"a worker that is told of the new leader by its advisory only", // seeded: it is not
+		"replicas=3 ackwait=30s maxpending=100 slots=1 latency=2ms seed=409; publish 120; sleep 40s; start a; start b; publish 13; sleep 20ms; move 10ms; start c; publish 1; move 40ms; publish 4"},
 	{"a restart just as the first messages come",
 		"replicas=3 ackwait=8s maxpending=1000 slots=1 latency=0s seed=67; publish 1; start a; restart 650ms; move 430ms; move 130ms; publish 10; move 470ms"},
 }
