@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ackfloor/ackfloor"
@@ -205,4 +206,22 @@ func soon(so func() bool) bool {
 		time.Sleep(2 * time.Millisecond)
 	}
 	return true
+}
+
+// Also on one server, where it says nothing of a leader, a pull that nobody took is not sent again at once.
+func TestPullThatNobodyTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 0)
+		w := r.start(testutil.Sleep(0))
+		w.working()
+		w.act(nobody, "503", "")
+		w.pull.mu.Lock()
+		wait, gap := w.pull.notBefore-w.clock.now(), w.pull.gap
+		w.pull.mu.Unlock()
+		if wait < askAgainWait || wait > 5*askAgainWait || gap {
+			t.Errorf("it waits %v, gap %v", wait, gap)
+		}
+		w.ok(w.end())
+	})
 }

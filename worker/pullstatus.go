@@ -136,9 +136,7 @@ func (r *Runner) act(e effect, code, text string) {
 	case fault:
 		r.fail(fmt.Errorf("worker: the server refuses to deliver from consumer %q: %s %s", r.cfg.Consumer, code, text))
 	case nobody:
-		p.mu.Lock()
-		p.countLocked("nobody")
-		p.mu.Unlock()
+		later("nobody", randomWait(askAgainWait))
 		r.sawNobody(r.clock.now())
 	case unknownState:
 		r.log.Warn("a status that this version does not know: asking again", zap.String("code", code), zap.String("status", text))
