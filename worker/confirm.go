@@ -108,9 +108,8 @@ func (c *confirmer) settle(to string, body []byte, seq uint64, nak bool, delay, 
 
 // startLocked opens a settlement. An ack takes the run along that waits for one.
 func (c *confirmer) startLocked(a sent, body []byte, nak bool, delay, now time.Duration) *settlement {
-	s := c.takeLocked()
-	s.sent, s.body, s.nak, s.delay = a, body, nak, delay
-	s.open, s.first, s.due, s.tries, s.refused, s.silent, s.epoch, s.waiting = true, now, now+c.patience(), 1, 0, 1, 0, false
+	s := c.openLocked(a, body, now)
+	s.nak, s.delay, s.due = nak, delay, now+c.patience()
 	if len(c.runs.acks) > 0 && !s.nak {
 		s.run, c.runs.acks = c.runs.acks, s.run[:0]
 		s.epoch = c.runs.epoch
@@ -138,6 +137,13 @@ func (c *confirmer) patience() time.Duration {
 		return answerWait
 	}
 	return min(max(16*c.roundTrip(), answerSoonest), answerWait)
+}
+
+// openLocked opens a settlement that counts as sent once, and is due.
+func (c *confirmer) openLocked(a sent, body []byte, now time.Duration) *settlement {
+	s := c.takeLocked()
+	*s = settlement{id: s.id, subject: s.subject, run: s.run, open: true, sent: a, body: body, first: now, due: now, tries: 1, silent: 1}
+	return s
 }
 
 func (c *confirmer) takeLocked() *settlement {
@@ -177,6 +183,9 @@ func (c *confirmer) releaseLocked(s *settlement, answered bool) {
 	}
 }
 
+// byNobody tells whether an answer is the server's that nobody listened to what was sent.
+func byNobody(m *nats.Msg) bool { return m.Header != nil && m.Header.Get("Status") != "" }
+
 // answered takes the server's answer to a settlement. An empty message is a confirmation; a status means that nobody
 // listens for acks at this moment, which is none (nats-server 2.15: no responders while a consumer loads or elects): then first is when the settlement was sent first.
 func (c *confirmer) answered(token string, m *nats.Msg) (first time.Duration, nobody bool) {
@@ -195,7 +204,7 @@ func (c *confirmer) answered(token string, m *nats.Msg) (first time.Duration, no
 		return 0, false
 	}
 	now := c.clock.now()
-	if m.Header != nil && m.Header.Get("Status") != "" {
+	if byNobody(m) {
 		c.runs.trusted = 0
 		c.scatterLocked(s, now)
 		s.due, s.silent = now+nobodyWait+rand.N(nobodyWait), 0

@@ -155,7 +155,7 @@ func (r *Runner) onAnswer(m *nats.Msg) {
 	if !ok || !ok2 {
 		return
 	}
-	nobody := m.Header != nil && m.Header.Get("Status") != "" // listens for acks now
+	nobody := byNobody(m) // listens for acks now
 	began := time.Duration(sent)
 	r.buf.mu.Lock()
 	if d := r.buf.held.get(seq); d != nil {

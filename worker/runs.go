@@ -93,9 +93,7 @@ func (c *confirmer) scatterLocked(s *settlement, now time.Duration) {
 		return
 	}
 	for _, a := range s.run {
-		own := c.takeLocked()
-		own.sent, own.body, own.nak, own.delay = a, ackBody, false, 0
-		own.open, own.first, own.due, own.tries, own.refused, own.silent, own.epoch, own.waiting = true, now, now, 1, 0, 1, 0, false
+		c.openLocked(a, ackBody, now)
 	}
 	clear(s.run)
 	s.run = s.run[:0]

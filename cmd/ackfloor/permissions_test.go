@@ -57,6 +57,20 @@ func TestPermissionsAreReadByTheServer(t *testing.T) {
 	}
 }
 
+// The advisories that the list has are those that the server publishes.
+func TestPermissionsForAdvisories(t *testing.T) {
+	t.Parallel()
+	want := []string{"_IN.>", server.JSAdvisoryConsumerLeaderElectedPre + ".S.C"}
+	cfg := worker.Config{Stream: "S", Consumer: "C", DeadLetter: off, Connection: worker.Connection{InboxPrefix: "_IN"}}
+	if got := subjectsOf(listens(cfg, wants{replays: true})); !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
+	cfg.Connection.APIPrefix = "JS.shop.API" // of another account
+	if got := subjectsOf(listens(cfg, wants{})); !slices.Equal(got, want[:1]) {
+		t.Errorf("with a prefix %q", got)
+	}
+}
+
 // Only what a configuration uses is in the list.
 func TestPermissionsFollowTheConfiguration(t *testing.T) {
 	t.Parallel()
