@@ -71,7 +71,7 @@ func parseOptions(args []string) (options, error) {
 	chosen := f.String("mode", "all", "what to measure: throughput, failures, latency, memory, drain, comma-separated, or all; or what is not among all: "+strings.Join(more, ", "))
 	only := f.String("only", "", "contestants, comma-separated; without it all (ratios need consume)")
 	f.StringVar(&opt.against, "against", "", "another build of this command, such as one of an earlier commit: its ackfloor contestants run too, as rows with a *")
-	handlers := f.String("handlers", "none,wait", "failures: what the handlers do: none, wait, hash, comma-separated")
+	handlers := f.String("handlers", "none,wait,2ms", "failures: what the handlers do: none, wait (150 µs), 2ms, hash, comma-separated")
 	seeds := f.String("seeds", "1", "faults: seeds of the schedules, comma-separated; each is a run")
 	schedules := f.String("schedules", "", "faults: schedules, comma-separated; without it all")
 	workers := f.String("workers", "", "faults: workers, comma-separated; without it all")
