@@ -58,7 +58,7 @@ func (k *KV) bind(ctx context.Context) (kv jetstream.KeyValue, err error) {
 
 // make makes the bucket.
 func (k *KV) make(ctx context.Context, replicas int) error {
-	return kvbucket.Make(k.cfg.Bucket, "Ackfloor: which messages have had their effect", k.cfg.TTL, replicas, 256<<20, jetstream.DiscardNew, func(cfg jetstream.StreamConfig) error {
+	return kvbucket.Make(k.cfg.Bucket, "Ackfloor: which messages have had their effect", k.cfg.TTL, replicas, 256<<20, func(cfg jetstream.StreamConfig) error {
 		ctx, cancel := context.WithTimeout(ctx, tryWait)
 		defer cancel()
 		_, err := k.js.CreateStream(ctx, cfg)

@@ -76,10 +76,9 @@ func bucketName(stream string) string {
 	}, stream)
 }
 
-// makeBucket makes the bucket. Where its bytes are limited the oldest records give way: they are of messages that have long been settled, since none is deleted then.
+// makeBucket makes the bucket.
 func (r *Runner) makeBucket(ctx context.Context) error {
-	about := "Ackfloor: failures and suspicions of messages of " + r.cfg.Stream
-	return kvbucket.Make(r.cfg.Records, about, recordTTL, r.replicas(), 64<<20, jetstream.DiscardOld, func(cfg jetstream.StreamConfig) error {
+	return kvbucket.Make(r.cfg.Records, "Ackfloor: failures and suspicions of messages of "+r.cfg.Stream, recordTTL, r.replicas(), 64<<20, func(cfg jetstream.StreamConfig) error {
 		body, err := json.Marshal(cfg)
 		if err != nil {
 			return err

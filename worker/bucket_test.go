@@ -2,9 +2,7 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/ackfloor/ackfloor/deadletter"
 	"github.com/ackfloor/ackfloor/internal/kvbucket"
 	"github.com/ackfloor/ackfloor/testutil"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -168,44 +165,6 @@ func TestBucketIsTrustedAgain(t *testing.T) {
 		calls := r.calls.Calls()[n:]
 		if last := calls[len(calls)-1]; len(calls) != 3 || last.Sequence != 1 || last.Attempt != 1 || w.records.broken.Load() != 0 || len(r.letters()) > 0 {
 			t.Errorf("calls %v, broken %v, %d letters", calls, w.records.broken.Load(), len(r.letters()))
-		}
-	})
-}
-
-// Where the account wants a limit for every stream, a bucket that is full of the records of messages that were settled long ago takes new ones, so that attempts stay exact.
-func TestAFullBucketTakesRecords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := testutil.Bubble(t)
-		ctx := context.Background()
-		r := newRig(t, s, 20)
-		must(t, s.Server().GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{
-			"": {MaxMemory: -1, MaxStore: 1 << 30, MaxStreams: -1, MaxConsumers: -1, MaxBytesRequired: true},
-		}))
-		fails := ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error { return ackfloor.RetryAfter(time.Minute, errWork) })
-		w := r.start(fails, withLetters, func(c *Config) { c.MaxAttempts, c.DeadLetterBytes = 2, 8<<20 })
-		w.replaying()
-		bucket, err := s.JetStream(t).Stream(ctx, "KV_ackfloor_"+rigStream)
-		must(t, err)
-		if most := bucket.CachedInfo().Config.MaxBytes; most != 64<<20 {
-			t.Fatalf("the bucket takes %d bytes", most)
-		}
-		kv, err := s.JetStream(t).KeyValue(ctx, "ackfloor_"+rigStream)
-		must(t, err)
-		for i := range 64 {
-			_, err := kv.Put(ctx, "settled."+strconv.Itoa(i), make([]byte, 1023<<10))
-			must(t, err)
-		}
-		info, err := bucket.Info(ctx)
-		must(t, err)
-		_, err = kv.Put(ctx, "settled", make([]byte, 64<<20-info.State.Bytes-200)) // what is left takes no record
-		must(t, err)
-		r.awaitLetters(20, 5*time.Minute)
-		w.ok(w.end())
-		if n := r.logged("a record could not be written"); n != 0 || w.Status().Counts.Retried != 20 {
-			t.Errorf("%d records could not be written; %+v", n, w.Status().Counts)
-		}
-		if _, err := kv.Get(ctx, "settled.0"); !errors.Is(err, jetstream.ErrKeyNotFound) {
-			t.Errorf("the oldest did not give way: %v", err)
 		}
 	})
 }

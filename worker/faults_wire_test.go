@@ -114,6 +114,9 @@ func (w *wire) check(r *rig) {
 		verdict := ""
 		for _, m := range sent {
 			kind, _, _ := strings.Cut(m.body, " ")
+			if m.body == string(reserveBody(r.cfg.AckWait)) {
+				kind = "+WPI" // a reservation behind a reconnect: a NAK that is a lease, and no verdict
+			}
 			kinds[kind]++
 			switch {
 			case kind == "+WPI" && verdict != "":

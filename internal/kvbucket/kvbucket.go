@@ -15,11 +15,11 @@ import (
 const codeMaxBytesRequired = 10113
 
 // Make makes the stream of a bucket by create, which asks the server. Values are kept for the time keep; most is how many bytes the bucket may take where the account
-// wants a limit, and full what gives way when they are used up: new values, which are refused, or the oldest. The error is create's.
-func Make(name, description string, keep time.Duration, replicas int, most int64, full jetstream.DiscardPolicy, create func(jetstream.StreamConfig) error) error {
+// wants a limit. The error is create's.
+func Make(name, description string, keep time.Duration, replicas int, most int64, create func(jetstream.StreamConfig) error) error {
 	cfg := jetstream.StreamConfig{
 		Name: "KV_" + name, Description: description, Subjects: []string{"$KV." + name + ".>"}, MaxMsgsPerSubject: 1, MaxAge: keep, Replicas: replicas,
-		Discard: full, AllowRollup: true, DenyDelete: true, AllowDirect: true, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
 	}
 	err := create(cfg)
 	var api *jetstream.APIError
