@@ -59,6 +59,8 @@ func (r *Runner) onPulled(m *nats.Msg, now time.Duration) *delivery {
 			r.fail(denied) // nothing else would tell that plain acks are refused: every message would come again for ever
 		}
 		r.tell(d, d.reply, verdict{kind: acked}, now)
+	case heldElsewhere:
+		r.counters.leftToAnother.Add(1)
 	case tooEarly:
 		r.handBack(d, d.reply, settleMost)
 	case tooLate:

@@ -159,7 +159,7 @@ func (r *Runner) sayBroken(seq uint64, err error) {
 // released takes a message that was kept out of the held set, and asks for more where that makes room.
 func (r *Runner) released(d *delivery, forGood bool, now time.Duration) (reply string, gone bool) {
 	r.buf.mu.Lock()
-	reply, gone = r.buf.releaseLocked(d, forGood)
+	reply, gone = r.buf.releaseLocked(d, now, forGood)
 	r.unlockAsking(d, now)
 	return reply, gone
 }

@@ -45,6 +45,9 @@ type buffer struct {
 	// After a reconnect the server may have forgotten deliveries altogether, and deliver what was settled as if for the first time.
 	forgotSeq   uint64 // up to this sequence,
 	forgotUntil time.Duration
+
+	elsewhere map[uint64]elsewhere // what other workers hold, by sequence
+	toldUntil time.Duration        // until then deliveries are compared with what they have told
 }
 
 func newBuffer(slots int, handleTimeout time.Duration) *buffer {
@@ -127,7 +130,7 @@ func (b *buffer) endRunLocked(d *delivery, now time.Duration) {
 func (b *buffer) finishLocked(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
 	b.held.remove(d)
 	if forGood {
-		b.rememberLocked(d)
+		b.rememberLocked(d, now)
 	}
 	b.leaveLocked(d, forGood)
 	b.endRunLocked(d, now)
@@ -148,12 +151,12 @@ func (b *buffer) keepLocked(d *delivery, now time.Duration) bool {
 }
 
 // releaseLocked takes a message that was kept out of the held set.
-func (b *buffer) releaseLocked(d *delivery, forGood bool) (reply string, gone bool) {
+func (b *buffer) releaseLocked(d *delivery, now time.Duration, forGood bool) (reply string, gone bool) {
 	if d.kept {
 		b.unkeepLocked(d)
 		b.held.remove(d)
 		if forGood {
-			b.rememberLocked(d)
+			b.rememberLocked(d, now)
 		}
 		b.leaveLocked(d, forGood)
 	}

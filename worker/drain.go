@@ -45,6 +45,7 @@ func (r *Runner) drain(ctx context.Context, cause error) error {
 	r.awaitConfirmations(ctx, began+grace)
 	// 5. A last look. The connection is the caller's to close.
 	all := r.conf.open.Load() == 0
+	r.tellLast(began + grace)
 	r.lastLook(ctx)
 	if all { // a server that stops delivers on pulls that it has ended, for a moment: what came meanwhile was handed back
 		r.awaitConfirmations(ctx, began+grace)

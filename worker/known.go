@@ -5,13 +5,17 @@ import (
 	"time"
 )
 
-// settledSize is how many of the last sequences are remembered as settled: 16 bytes each.
+// settledSize is how many of the last sequences are remembered as settled: 32 bytes each.
 const settledSize = 1 << 14
 
 type settledEntry struct {
 	seq       uint64
 	published int64
+	at        time.Duration // when it was settled,
+	told      bool          // by another worker, which told: see others.go
 }
+
+const forgotFor = time.Minute // how long deliveries are compared with what the server may have forgotten
 
 // arrival is what the buffer says of a delivery that came in.
 type arrival int
@@ -21,6 +25,7 @@ const (
 	heldAlready            // a redelivery of one that is held: only its reply subject is new
 	runsTooLong            // a redelivery of one that runs here still, but is no longer ours: another worker's turn
 	settledAlready         // a redelivery of one that was settled a moment ago
+	heldElsewhere          // another worker has it, and the server does not know
 	tooEarly               // a redelivery on a pull that was not to be: whoever had it before may be about to settle it
 	tooLate                // nothing is taken in any more
 )
@@ -38,8 +43,13 @@ func (b *buffer) arrivalLocked(d *delivery) arrival {
 		return heldAlready
 	}
 	again := d.past != nil || seq <= b.forgotSeq && d.received < b.forgotUntil
-	if again && b.settled[seq%settledSize] == (settledEntry{seq, d.published()}) {
-		return settledAlready
+	if again || d.received < b.toldUntil {
+		if e := &b.settled[seq%settledSize]; e.seq == seq && e.published == d.published() && (again || e.told) {
+			return settledAlready
+		}
+		if b.elsewhereLocked(d) {
+			return heldElsewhere
+		}
 	}
 	if b.closed {
 		return tooLate
@@ -68,9 +78,9 @@ func (b *buffer) holdLocked(d *delivery) {
 func (b *buffer) serverMayHaveForgotten(now time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forgotSeq, b.forgotUntil = b.top, now+time.Minute
+	b.forgotSeq, b.forgotUntil = b.top, now+forgotFor
 }
 
-func (b *buffer) rememberLocked(d *delivery) {
-	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published()}
+func (b *buffer) rememberLocked(d *delivery, now time.Duration) {
+	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published(), now, false}
 }

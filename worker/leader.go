@@ -1,10 +1,9 @@
 package worker
 
 import (
-	"context"
+	"errors"
 	"time"
 
-	"github.com/ackfloor/ackfloor/internal/denied"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -28,32 +27,19 @@ func (r *Runner) watchLeader() (end func()) {
 		return func() {}
 	}
 	subject := electedSubject + r.cfg.Stream + "." + r.cfg.Consumer
-	for range 3 {
-		before := r.nc.LastError()
-		s, err := r.nc.Subscribe(subject, r.guarded("leader", r.onElected))
-		if err != nil {
-			break // the connection is closed: others tell
-		}
-		flush, cancel := context.WithTimeout(r.values, requestWait)
-		err = r.nc.FlushWithContext(flush)
-		cancel()
-		said := r.nc.LastError() // behind the flush, a denial; or that of another user of the connection
-		about, publish, isDenied := denied.Of(said)
-		switch {
-		case err == nil && said == before:
-			r.pull.mu.Lock()
-			r.pull.watching = r.cfg.Connection.Domain == "" // else it is not known whether they come this far
-			r.pull.told = r.pull.watching
-			r.pull.mu.Unlock()
-			return func() { _ = s.Unsubscribe() }
-		case isDenied && !publish && about == subject:
-			_ = s.Unsubscribe() // else it would be denied anew after each reconnect
-			r.log.Warn("not told when the consumer has a new leader: what is settled or arrives in that moment may be handled twice", zap.String("allow_subscribe", subject))
-			return func() {}
-		}
-		_ = s.Unsubscribe() // not known: once more
+	unsubscribe, err := r.listen(subject, r.guarded("leader", r.onElected))
+	var denied *PermissionError
+	if errors.As(err, &denied) {
+		r.log.Warn("not told when the consumer has a new leader: what is settled or arrives in that moment may be handled twice", zap.String("allow_subscribe", subject))
 	}
-	return func() {}
+	if err != nil {
+		return unsubscribe
+	}
+	r.pull.mu.Lock()
+	r.pull.watching = r.cfg.Connection.Domain == "" // else it is not known whether they come this far
+	r.pull.told = r.pull.watching
+	r.pull.mu.Unlock()
+	return unsubscribe
 }
 
 func (r *Runner) onElected(*nats.Msg) {

@@ -25,6 +25,7 @@ func (r *Runner) startLoops(work, tend context.Context) *sync.WaitGroup {
 	start("reader", func() { r.reader.alarm.loop(tend, r.clock, r.tendReader) })
 	start("pull", func() { r.pullAlarm.loop(tend, r.clock, r.tendPulls) })
 	start("again", func() { r.againAlarm.loop(tend, r.clock, r.tendAgain) })
+	start("others", func() { r.others.alarm.loop(tend, r.clock, r.tendOthers) })
 	start("letters", func() { r.books.alarm.loop(tend, r.clock, r.tendLetters) })
 	start("tally", func() { r.tally.alarm.loop(tend, r.clock, r.tendTally) })
 	for range bookWriters {
@@ -124,6 +125,7 @@ func (r *Runner) watch(ctx context.Context) {
 			case nats.DISCONNECTED, nats.RECONNECTING: // the latter is what nats.go reports of a lost connection that it will make again
 				r.suspectConsumer()
 				r.forgetPulls()
+				r.lostConnection(r.clock.now())
 				if lost == 0 {
 					lost = r.clock.now()
 				}
@@ -138,13 +140,15 @@ func (r *Runner) watch(ctx context.Context) {
 	}
 }
 
-// firstPull starts pulling. Where others hold messages already, it settles first: they may be about to settle after a restart.
+// firstPull starts pulling, once others have told what they know. Where they hold messages already, it settles first: they may be about to settle after a restart.
 func (r *Runner) firstPull() {
+	r.pull.mu.Lock()
 	if r.bound.info.NumAckPending > 0 {
-		r.pull.mu.Lock()
 		r.pull.notBefore, r.pull.suspect = r.clock.now()+settleFirst, true // and looks whether the leader has moved since
-		r.pull.mu.Unlock()
+	} else if r.others.subject != "" {
+		r.pull.notBefore = r.clock.now() + tellSoon
 	}
+	r.pull.mu.Unlock()
 	r.pullAlarm.by(0)
 }
 

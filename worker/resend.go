@@ -145,3 +145,10 @@ func (c *confirmer) sequences() []uint64 {
 	}
 	return out
 }
+
+// countResent counts acks that were sent again and are not awaited.
+func (c *confirmer) countResent(n uint64) {
+	c.mu.Lock()
+	c.stats.resends += n
+	c.mu.Unlock()
+}

@@ -40,6 +40,7 @@ type Runner struct {
 	reader     reader
 	conf       *confirmer
 	pull       puller
+	others     others
 	pullAlarm  *alarm
 	againAlarm *alarm
 	leases     *alarm
@@ -116,6 +117,7 @@ func New(nc *nats.Conn, cfg Config, h ackfloor.Handler) (*Runner, error) {
 	r.answers = nc.NewInbox()
 	r.conf = newConfirmer(nc, r.clock, r.answers)
 	r.pull.mu = &r.buf.mu
+	r.others.alarm = newAlarm()
 	r.pull.ended = make(chan struct{}, 1)
 	r.pull.errors = make(map[string]uint64)
 	return r, nil
@@ -164,6 +166,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.watchLeader()()
+	defer r.watchOthers()()
 	if r.bound.info.NumAckPending > 0 {
 		r.shutLanes(r.clock.now())
 	}

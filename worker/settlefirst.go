@@ -29,6 +29,7 @@ func (r *Runner) settleBeforePull(wait time.Duration) {
 	r.shutLanes(now)
 	r.conf.resendAll()
 	r.stampAll()
+	r.askOthers(now)
 	r.pullAlarm.by(now + wait)
 }
 

@@ -69,7 +69,8 @@ type HeldItem struct {
 type Counts struct {
 	Received           uint64 // deliveries taken in
 	Redelivered        uint64 // of those and of those skipped, the ones that the server had delivered before
-	Skipped            uint64 // redeliveries of messages that this Runner had settled: acknowledged, not handled again
+	Skipped            uint64 // redeliveries of messages that this Runner had settled, or another one that told so: acknowledged, not handled again
+	LeftToAnother      uint64 // deliveries of messages that another worker holds, which a server that was killed does not know any more
 	Acked              uint64
 	Retried            uint64 // attempts that failed and are followed by another: given back with a delay, or kept here for it
 	DeadLettered       uint64 // given up: permanent, or the attempts are used up; written to the dead letters, then terminated
@@ -115,7 +116,7 @@ type Status struct {
 
 type counters struct {
 	received, redelivered, skipped, acked, retried, terminated, exhausted, returned, late, leasesLost, panics, reconnects, interrupted atomic.Uint64
-	deadLettered, suspected, letterFailures, pauses                                                                                    atomic.Uint64
+	deadLettered, suspected, letterFailures, pauses, leftToAnother                                                                     atomic.Uint64
 	insideReader                                                                                                                       atomic.Uint64 // handlers that the reader called itself
 }
 
@@ -171,7 +172,7 @@ func (c *counters) read(to *Counts) {
 	to.Acked, to.Retried, to.Terminated, to.Exhausted = c.acked.Load(), c.retried.Load(), c.terminated.Load(), c.exhausted.Load()
 	to.Returned, to.Late, to.LeasesLost = c.returned.Load(), c.late.Load(), c.leasesLost.Load()
 	to.DeadLettered, to.Suspected, to.DeadLetterFailures, to.Pauses = c.deadLettered.Load(), c.suspected.Load(), c.letterFailures.Load(), c.pauses.Load()
-	to.Panics, to.Reconnects = c.panics.Load(), c.reconnects.Load()
+	to.Panics, to.Reconnects, to.LeftToAnother = c.panics.Load(), c.reconnects.Load(), c.leftToAnother.Load()
 }
 
 func (c *confirmer) read(to *Counts) {

@@ -1,0 +1,204 @@
+package worker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ackfloor/ackfloor/internal/wildcard"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// A server that was killed with -9 has forgotten up to 100 ms of deliveries and acks of a stream without replicas (measured; the state of a consumer is written
+// behind them), and a new leader what its predecessor delivered last: they hand those messages out again, as if for the first time. The worker that has settled
+// or holds one knows it, others don't. So behind a reconnect or a change of leader, while nobody pulls, the workers of a consumer tell one another what they
+// have settled lately and what they hold, in messages of core NATS that nothing stores. What another has settled is acknowledged when it comes; what another
+// holds is left to it.
+//
+// Nothing rests on that: where such a word is lost, a message is handled once more, as without it.
+
+const othersSubject = "ackfloor.settled." // and stream and consumer
+
+const (
+	tellBack  = time.Second           // what was settled so long before a connection broke is told: the server has forgotten less
+	tellSoon  = 20 * time.Millisecond // how long a worker that starts waits for what others tell
+	tellApart = 50 * time.Millisecond // answers to several that ask are one
+	tellAgain = settleFirst           // how often it looks whether what was held at a reconnect is settled by now, and tells that too:
+	tellFor   = 5 * time.Second       // for so long. An ack of what the server has forgotten, and not delivered again yet, is lost
+)
+
+// others is what a Runner tells other workers of its consumer. Below alarm, buffer.mu guards it.
+type others struct {
+	subject string // "": nothing is told, nor heard; set before the loops run
+	alarm   *alarm
+	down    bool                // the connection is lost
+	lost    time.Duration       // when it was, or when settling began where it was not
+	asked   time.Duration       // when settling began
+	ask     bool                // everything is to be told, and the others asked for the same: they may have told before we listened
+	answer  bool                // another asked
+	heard   bool                // there are others
+	told    time.Duration       // when everything was told last
+	acks    bool                // the server may have forgotten some: see forgotten.go
+	held    map[uint64]struct{} // of what was held then, the sequences of those that were not settled when it was last told
+}
+
+// watchOthers begins to listen to the other workers, and asks what they know. Without the right to it a worker does without.
+func (r *Runner) watchOthers() (end func()) {
+	subject := othersSubject + r.cfg.Stream + "." + r.cfg.Consumer
+	if r.source != nil || r.stores(subject) {
+		return func() {}
+	}
+	unsubscribe, err := r.listen(subject, r.guarded("others", r.onTold))
+	if err == nil {
+		r.others.subject = subject
+		err = r.behind(subject, true, func() error { return r.tellOthers(word{Ask: true}) })
+	}
+	var denied *PermissionError
+	if errors.As(err, &denied) {
+		r.log.Warn("workers of the consumer can't tell one another what they have settled: what a server forgets that is killed may be handled twice",
+			zap.String("allow_publish_and_subscribe", subject))
+	}
+	if err != nil {
+		unsubscribe()
+		r.others.subject = ""
+		return func() {}
+	}
+	return unsubscribe
+}
+
+// stores tells whether the Runner's own stream would store what is published to a subject.
+func (r *Runner) stores(subject string) bool {
+	if r.bound.stream == nil {
+		return false
+	}
+	for _, s := range r.bound.stream.Config.Subjects {
+		if wildcard.Overlap(s, subject) {
+			return true
+		}
+	}
+	return false
+}
+
+// lostConnection is called when the connection is lost.
+func (r *Runner) lostConnection(now time.Duration) {
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	if o := &r.others; !o.down {
+		o.down, o.lost = true, now
+	}
+}
+
+// askOthers tells the other workers everything, and has them do the same. It is called behind a reconnect or a change of leader.
+func (r *Runner) askOthers(now time.Duration) {
+	r.buf.mu.Lock()
+	defer r.buf.mu.Unlock()
+	o := &r.others
+	if !o.down && now > o.asked+tellBack { // else it is the same reconnect still
+		o.lost = now
+	}
+	o.acks = o.acks || o.down
+	o.down, o.asked, o.ask = false, now, true
+	o.alarm.by(now)
+}
+
+// tendOthers tells what there is to tell, and acknowledges once more what the server may have forgotten.
+func (r *Runner) tendOthers(now time.Duration) time.Duration {
+	r.buf.mu.Lock()
+	o := &r.others
+	w := word{Ask: o.ask}
+	all, acks, recent := o.ask || o.answer, o.acks, now < o.asked+tellFor
+	o.ask, o.answer, o.acks = false, false, false
+	since := now - tellBack
+	if recent {
+		since = o.lost - tellBack
+	}
+	if all {
+		o.told = now
+		w.Settled, w.Held = r.buf.toTellLocked(since, now)
+	}
+	if w.Ask {
+		o.held = make(map[uint64]struct{}, len(w.Held))
+		for _, f := range w.Held {
+			o.held[f.seq] = struct{}{}
+		}
+	}
+	w.Settled = append(w.Settled, r.buf.settledSinceLocked(o.held, now)...)
+	next := never
+	if len(o.held) > 0 && recent {
+		next = now + tellAgain
+	} else {
+		o.held = nil
+	}
+	r.buf.mu.Unlock()
+	if all || len(w.Settled) > 0 {
+		_ = r.tellOthers(w)
+	}
+	if acks && recent && !r.tendForgotten(since, now) {
+		next = r.clock.now() + tellApart
+		r.buf.mu.Lock()
+		o.acks = true
+		r.buf.mu.Unlock()
+	}
+	return next
+}
+
+// tellLast is called by a worker that ends. It tells what was settled last, since nobody can ask any more if the server is killed just then; and behind a reconnect
+// it stays until others are connected again too, and have asked.
+func (r *Runner) tellLast(graceEnd time.Duration) {
+	r.buf.mu.Lock()
+	now := r.clock.now()
+	stay := min(r.others.asked+settleFirst, graceEnd) - now
+	if !r.others.heard {
+		stay = 0
+	}
+	settled, _ := r.buf.toTellLocked(now-tellBack, now)
+	r.buf.mu.Unlock()
+	if len(settled) > 0 {
+		_ = r.tellOthers(word{Settled: settled})
+	}
+	if stay > 0 && r.failed() == nil && r.nc.IsConnected() {
+		timer := time.NewTimer(stay)
+		defer timer.Stop()
+		<-timer.C
+	}
+}
+
+// tellOthers publishes a word, in parts where it is long.
+func (r *Runner) tellOthers(w word) error {
+	if r.others.subject == "" {
+		return nil
+	}
+	w.From, w.Created = r.answers, r.bound.info.Created
+	for _, part := range w.parts() {
+		if err := r.nc.Publish(r.others.subject, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onTold takes in what another worker tells.
+func (r *Runner) onTold(m *nats.Msg) {
+	r.at("told")
+	w, ok := readWord(m.Data)
+	if !ok || w.From == r.answers || !w.Created.Equal(r.bound.info.Created) {
+		return
+	}
+	now := r.clock.now()
+	b := r.buf
+	b.mu.Lock()
+	r.others.heard = true
+	settled := b.hearSettledLocked(w.Settled, now)
+	if r.cfg.Key == nil && r.cfg.PinnedTTL == 0 { // what is left to another would be overtaken
+		b.hearHeldLocked(w.Held, now, r.leaseTime())
+	}
+	if w.Ask {
+		r.others.answer = true
+		r.others.alarm.by(max(now, r.others.told+tellApart))
+	}
+	b.mu.Unlock()
+	for _, d := range settled {
+		r.counters.skipped.Add(1)
+		r.tell(d, d.reply, verdict{kind: acked}, now)
+	}
+}
