@@ -70,6 +70,7 @@ type counts struct {
 	Received           uint64            `json:"received"`
 	Redelivered        uint64            `json:"redelivered"`
 	Skipped            uint64            `json:"skipped"`
+	LeftToAnother      uint64            `json:"left_to_another"`
 	Acked              uint64            `json:"acked"`
 	Retried            uint64            `json:"retried"`
 	DeadLettered       uint64            `json:"dead_lettered"`

@@ -111,5 +111,10 @@ func (r *Runner) judged(o outcome) (v verdict) {
 			}
 		}
 	}()
-	return judge(o, r.policy, r.cfg.MaxAttempts)
+	v = judge(o, r.policy, r.cfg.MaxAttempts)
+	v.delay = min(v.delay, delayMost)
+	return v
 }
+
+// delayMost is for ever: behind any moment that a clock shows it is a moment still.
+const delayMost = 100 * 365 * 24 * time.Hour

@@ -21,8 +21,8 @@ const othersSubject = "ackfloor.settled." // and stream and consumer
 
 const (
 	tellBack  = time.Second           // what was settled so long before a connection broke is told: the server has forgotten less
-	tellSoon  = 20 * time.Millisecond // how long a worker that starts waits for what others tell
-	tellApart = 50 * time.Millisecond // answers to several that ask are one
+	tellSoon  = 40 * time.Millisecond // how long a worker that starts waits for what others tell
+	tellApart = 20 * time.Millisecond // answers to several that ask are one
 	tellAgain = settleFirst           // how often it looks whether what was held at a reconnect is settled by now, and tells that too:
 	tellFor   = 5 * time.Second       // for so long. An ack of what the server has forgotten, and not delivered again yet, is lost
 )
@@ -142,24 +142,26 @@ func (r *Runner) tendOthers(now time.Duration) time.Duration {
 	return next
 }
 
-// tellLast is called by a worker that ends. It tells what was settled last, since nobody can ask any more if the server is killed just then; and behind a reconnect
-// it stays until others are connected again too, and have asked.
+// tellLast is called by a worker that ends. It tells what was settled last, since nobody can ask any more if the server is killed just then. Where it has just been
+// killed, the worker stays for a moment: until it is connected again, and the others are and have asked.
 func (r *Runner) tellLast(graceEnd time.Duration) {
-	r.buf.mu.Lock()
-	now := r.clock.now()
-	stay := min(r.others.asked+settleFirst, graceEnd) - now
-	if !r.others.heard {
-		stay = 0
-	}
-	settled, _ := r.buf.toTellLocked(now-tellBack, now)
-	r.buf.mu.Unlock()
-	if len(settled) > 0 {
-		_ = r.tellOthers(word{Settled: settled})
-	}
-	if stay > 0 && r.failed() == nil && r.nc.IsConnected() {
-		timer := time.NewTimer(stay)
-		defer timer.Stop()
-		<-timer.C
+	tick := time.NewTicker(tellApart)
+	defer tick.Stop()
+	for told := false; r.failed() == nil && r.clock.now() < graceEnd; <-tick.C {
+		r.buf.mu.Lock()
+		now, o := r.clock.now(), &r.others
+		settled, _ := r.buf.toTellLocked(now-tellBack, now)
+		back, stay := !o.down && r.nc.IsConnected(), o.heard && now < o.asked+settleFirst
+		if !back {
+			stay = o.heard && now < o.lost+tellBack
+		}
+		r.buf.mu.Unlock()
+		if back && !told && len(settled) > 0 {
+			told = r.tellOthers(word{Settled: settled}) == nil
+		}
+		if !stay {
+			return
+		}
 	}
 }
 

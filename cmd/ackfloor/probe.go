@@ -60,6 +60,11 @@ func (k *checker) probe(ctx context.Context, r right) (p probed) {
 	case tryStore:
 		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, never)
 	}
+	if r.try == tryTell {
+		p = k.request(ctx, m, r.subject)
+		p.silent = nil // nobody answers that
+		return p
+	}
 	for range probeTries - k.silent {
 		if p = k.request(ctx, m, r.subject); p.silent == nil || ctx.Err() != nil {
 			return p
