@@ -38,6 +38,7 @@ type schedule struct {
 	old     time.Duration // how long the messages have been there when the workers start
 	workers time.Duration // between two restarts of a worker; 0: never
 	server  time.Duration // between two stops of the server, or kills of the leader; 0: never
+	crash   time.Duration // between two kills of the one server; 0: never
 	leader  time.Duration // between two moves of the leader; 0: never
 	fewer   []string      // workers that it is not for
 }
@@ -47,6 +48,8 @@ var schedules = []schedule{
 		work: 2 * time.Millisecond, wait: 5 * time.Second, workers: 700 * time.Millisecond, server: time.Second},
 	{name: "slow", what: "one server; handlers of 400 ms on a backlog older than ack_wait, which is 3 s; SIGTERM to the server every 3 s", servers: 1, part: 0.02,
 		work: 400 * time.Millisecond, wait: 3 * time.Second, old: 3500 * time.Millisecond, server: 3 * time.Second},
+	{name: "crash", what: "one server; killed with SIGKILL every 1 s, SIGTERM to a worker every 0.7 s; handlers of 2 ms", servers: 1, part: 1,
+		work: 2 * time.Millisecond, wait: 5 * time.Second, workers: 700 * time.Millisecond, crash: time.Second},
 	{name: "leader", what: "three servers, R3; the leader of the consumer moved every 0.5 s, SIGTERM to a worker every 0.7 s; handlers of 2 ms", servers: 3, part: 2,
 		work: 2 * time.Millisecond, wait: 5 * time.Second, workers: 700 * time.Millisecond, leader: 500 * time.Millisecond},
 	{name: "kill", what: "three servers, R3; the leader of the consumer killed with SIGKILL every 2 s; handlers of 6 ms", servers: 3, part: 0.5,
@@ -223,6 +226,9 @@ func (s schedule) faults(p *place, c *crew, durables []string) (all []fault.Faul
 	}
 	if s.server > 0 && p.one != nil {
 		all = append(all, fault.StopServer(p.one, s.server, 200*time.Millisecond))
+	}
+	if s.crash > 0 {
+		all = append(all, fault.KillServer(p.one, s.crash, 200*time.Millisecond))
 	}
 	for _, name := range durables {
 		cluster := fault.Cluster{Servers: p.several, JS: p.js, Stream: faultStream, Consumer: name}

@@ -53,6 +53,11 @@ func (r *Runner) admit(d *delivery) bool {
 	}
 	if past.known && (rec.Deaths > 0 || past.deliveries > rec.Known+2 && !past.behind) {
 		past.alone = true
+	}
+	switch {
+	case r.buf.lanes != nil && r.retryLater(d, min(time.Until(rec.Until), rec.Until.Sub(rec.Last))): // clocks of two hosts may differ
+		return false
+	case past.alone:
 		r.buf.setAside(d)
 		return false
 	}

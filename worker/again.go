@@ -64,6 +64,40 @@ func (r *Runner) retryHere(d *delivery, v verdict, rec record, known bool, err e
 	return true
 }
 
+// retryLater keeps a message that was given back before its retry was due, by a worker that stopped, until it is. It is not settled here, and returns false where it
+// may run now.
+func (r *Runner) retryLater(d *delivery, delay time.Duration) bool {
+	if delay <= 0 {
+		return false
+	}
+	now := r.clock.now()
+	b := r.buf
+	b.mu.Lock()
+	if d.gone || b.closed {
+		b.mu.Unlock()
+		if reply, gone := r.finish(d, now, false); !gone {
+			r.handBack(d, reply, 0)
+		}
+		return true
+	}
+	next := d.copyLocked()
+	b.endRunLocked(d, now)
+	b.kept++
+	next.kept = true
+	b.held.put(next)
+	heap.Push(&b.again, again{now + delay, next})
+	due := next.stampDue
+	r.unlockAsking(d, now)
+	r.leases.by(due)
+	r.againAlarm.by(now + delay)
+	return true
+}
+
+// owed tells whether a message that waits for its retry here was given back by another worker before, and has not been called here: that is still to be written down.
+func (r *Runner) owed(d *delivery) bool {
+	return r.buf.lanes != nil && d.past.known && d.past.deliveries > d.past.record.Known
+}
+
 // bestHereLocked tells whether the retry is better made here, where that is not so for order's sake: it is near, few others wait, the failure is written down,
 // and it is not one that another process may be spared, as a time-out or a panic may be.
 func (r *Runner) bestHereLocked(v verdict, known bool) bool {
@@ -139,4 +173,19 @@ func (b *buffer) takeAgain(now time.Duration) (ds []*delivery, delays map[*deliv
 	b.again = nil
 	sortBySequence(ds)
 	return ds, delays
+}
+
+// handBackAgain gives back what waits here for a retry: it is the next worker's.
+func (r *Runner) handBackAgain() {
+	now := r.clock.now()
+	ds, delays := r.buf.takeAgain(now)
+	for _, d := range ds {
+		if r.owed(d) {
+			r.handBack(d, d.reply, 0)
+		} else {
+			v := r.inOrder(verdict{kind: retried, delay: delays[d]})
+			r.park(now, v.delay)
+			r.tell(d, d.reply, v, now)
+		}
+	}
 }

@@ -133,17 +133,6 @@ func (r *Runner) finishHandlers(graceOver <-chan struct{}) bool {
 	}
 }
 
-// handBackAgain gives back what waits here for a retry: it is the next worker's.
-func (r *Runner) handBackAgain() {
-	now := r.clock.now()
-	ds, delays := r.buf.takeAgain(now)
-	for _, d := range ds {
-		v := r.inOrder(verdict{kind: retried, delay: delays[d]})
-		r.park(now, v.delay)
-		r.tell(d, d.reply, v, now)
-	}
-}
-
 // handBackPaused hands back what waits for the end of a pause, which may be long.
 func (r *Runner) handBackPaused() {
 	r.buf.mu.Lock()

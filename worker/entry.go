@@ -52,6 +52,8 @@ func (r *Runner) entryFor(d *delivery, v verdict, err error) *entry {
 			rec.failed(at, v.reason, text)
 			if v.kind == givenUp {
 				rec.Verdict = v.reason
+			} else if r.buf.lanes != nil { // the server is not told of the delay: see inOrder
+				rec.Until = at.Add(v.delay)
 			}
 		}
 	case returned:

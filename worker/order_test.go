@@ -247,3 +247,81 @@ func TestOrderBehindALostLease(t *testing.T) {
 		t.Error("no lease was lost")
 	}
 }
+
+// A retry that a worker owes when it stops comes when it was due, not at once: workers that are restarted again and again use up no attempts. Later messages of the key wait.
+func TestRetryDelayOutlivesStops(t *testing.T) {
+	for name, h := range map[string]ackfloor.Handler{
+		"RetryAfter": testutil.Fail(2, ackfloor.RetryAfter(10*time.Second, errWork)),
+		"a policy":   testutil.Fail(2, errWork),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := testutil.Bubble(t)
+				r := newRig(t, s, 0)
+				publish(t, s, "events.bad", "events.good", "events.good")
+				began := time.Now()
+				handlers := testutil.ByData(map[string]ackfloor.Handler{"events.bad": h}, testutil.Succeed())
+				for time.Since(began) < 30*time.Second {
+					w := r.start(handlers, withLetters, func(c *Config) {
+						c.Key = func(*ackfloor.Message) string { return "one" }
+						c.MaxAttempts, c.PullExpiry = 3, 100*time.Millisecond
+						c.Retry = func(int, error) (time.Duration, bool) { return 10 * time.Second, true }
+					})
+					time.Sleep(1300 * time.Millisecond)
+					w.ok(w.end())
+				}
+				starts := r.startTimes(1)
+				if len(starts) != 3 {
+					t.Fatalf("%d calls, want 3", len(starts))
+				}
+				for i := 1; i < len(starts); i++ {
+					if d := starts[i].Sub(starts[i-1]); d < 10*time.Second || d > 13*time.Second {
+						t.Errorf("retry %d came after %v", i, d)
+					}
+				}
+				if got := r.calls.Sequences(); !slices.Equal(got, []uint64{1, 1, 1, 2, 3}) {
+					t.Errorf("handled %v", got)
+				}
+				if n := r.logged("a suspect"); n > 0 || len(r.letters()) > 0 {
+					t.Errorf("suspected %d times, %d letters", n, len(r.letters()))
+				}
+			})
+		})
+	}
+}
+
+// The same where such a message waits for a slot when the worker stops: it is handed back, and not handled early.
+func TestOwedRetryInADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 0)
+		handlers := testutil.ByData(map[string]ackfloor.Handler{"events.bad": testutil.Fail(1, ackfloor.RetryAfter(time.Minute, errWork))}, testutil.Sleep(3*time.Second))
+		one := func(c *Config) { c.Key, c.Concurrency, c.Prefetch = func(m *ackfloor.Message) string { return m.Subject }, 1, 1 }
+		owes := r.start(handlers, withLetters, one)
+		publish(t, s, "events.bad")
+		r.calls.WaitStarted(t, 1, time.Minute)
+		time.Sleep(time.Second)
+		owes.pull.mu.Lock()
+		owes.pull.notBefore = never
+		owes.pull.mu.Unlock()
+		time.Sleep(2 * time.Second) // its pull has ended
+		w := r.inAnotherProcess(handlers, withLetters, one)
+		publish(t, s, "events.slow")
+		r.calls.WaitStarted(t, 2, time.Minute)
+		owes.ok(owes.end())
+		time.Sleep(time.Second)
+		if n, _, _ := w.buf.count(); n != 1 {
+			t.Fatalf("%d messages wait", n)
+		}
+		w.ok(w.end())
+		if n, back := r.calls.Count(1), w.Status().Counts.Returned; n != 1 || back != 1 {
+			t.Fatalf("%d calls, %d handed back", n, back)
+		}
+		last := r.start(handlers, withLetters, one)
+		r.floor(2, 2*time.Minute)
+		if starts := r.startTimes(1); len(starts) != 2 || starts[1].Sub(starts[0]) < time.Minute {
+			t.Errorf("called at %v", starts)
+		}
+		last.ok(last.end())
+	})
+}

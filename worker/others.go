@@ -204,3 +204,9 @@ func (r *Runner) onTold(m *nats.Msg) {
 		r.tell(d, d.reply, verdict{kind: acked}, now)
 	}
 }
+
+// listenBeside listens to what comes beside the messages: from new leaders, and from other workers.
+func (r *Runner) listenBeside() (end func()) {
+	leader, others := r.watchLeader(), r.watchOthers()
+	return func() { leader(); others() }
+}

@@ -307,8 +307,8 @@ func TestRetryGoesToWhoTakesOver(t *testing.T) {
 				b := r.inAnotherProcess(other.Wrap(h), pinnedInOrder, withLetters, slow)
 				time.Sleep(time.Second)
 				r.takePin()
-				put(t, s, "events.k9", "", nil)    // the pin is given with a message
-				r.floor(41, 75*time.Second+3*long) // one delay, not two
+				put(t, s, "events.k9", "", nil)     // the pin is given with a message
+				r.floor(41, 135*time.Second+3*long) // the rest of the first delay, and another
 				if n := other.Count(5); n != 2 || r.calls.Count(5) != 3 {
 					t.Errorf("%d of %d attempts where it went", n, r.calls.Count(5))
 				}

@@ -22,6 +22,7 @@ type record struct {
 	Deaths    int       `json:"deaths,omitempty"`   // attempts, alone in their process, that never ended
 	First     time.Time `json:"first,omitzero"`     // failure
 	Last      time.Time `json:"last,omitzero"`
+	Until     time.Time `json:"until,omitzero"`   // where keys are kept in order: the next attempt is not before this
 	Reason    string    `json:"reason,omitempty"` // of the last failure
 	Error     string    `json:"error,omitempty"`
 	Verdict   string    `json:"verdict,omitempty"` // why it is given up: it belongs into the dead letters, unseen by a handler

@@ -165,8 +165,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer r.watchLeader()()
-	defer r.watchOthers()()
+	defer r.listenBeside()()
 	if r.bound.info.NumAckPending > 0 {
 		r.shutLanes(r.clock.now())
 	}

@@ -24,6 +24,7 @@ func mainTable(results []figures.Result) string {
 	for _, s := range []struct{ name, what string }{
 		{"restarts", "handled again: workers and server restarted"},
 		{"slow", "handled again: slow handlers on a backlog, server restarted"},
+		{"crash", "handled again: the server killed with -9, without replicas; workers restarted"},
 		{"leader", "handled again: three servers, the leader moved"},
 		{"kill", "handled again: three servers, the leader killed with -9"},
 	} {
