@@ -136,7 +136,7 @@ func (l *list) consumer() {
 	}
 	l.add(l.api+"CONSUMER.MSG.NEXT."+of, "to ask for messages", "", trySpoil)
 	l.acks(stream, name, "")
-	l.add(tells(l.cfg), "to tell its other workers what this one has settled", untold, tryTell)
+	l.add(tells(l.cfg), told, untold, tryTell)
 	if l.cfg.PinnedTTL > 0 {
 		l.add(l.api+"CONSUMER.UNPIN."+of, "to give up the pin at a stop", "after a stop another process works only when WORKER_PINNED_TTL is over", trySpoil)
 	}
@@ -213,14 +213,17 @@ func listens(cfg worker.Config, w wants) []right {
 	if cfg.DeadLetter != off && w.replays {
 		elected(cfg.DeadLetter, deadletter.ReplayConsumer(cfg.Stream, cfg.Consumer))
 	}
-	l.add(tells(cfg), "what its other workers have settled", untold, tryNot)
+	l.add(tells(cfg), told, untold, tryNot)
 	return l.all
 }
 
 // tells is where the workers of a consumer tell one another what they have settled.
 func tells(cfg worker.Config) string { return "ackfloor.settled." + cfg.Stream + "." + cfg.Consumer }
 
-const untold = "what a server forgets that is killed may be handled twice"
+const (
+	told   = "what its workers tell one another"
+	untold = "what a server forgets that is killed may be handled twice"
+)
 
 // inboxes is what a worker subscribes to: every answer, and the messages.
 func inboxes(cfg worker.Config) string { return cfg.Connection.InboxPrefix + ".>" }
