@@ -9,10 +9,10 @@ type elsewhere struct {
 	reply string        // of the delivery that was left to it; "": none was
 }
 
-// toTellLocked lists what was settled since a moment, here or by others that told, and what is held.
+// toTellLocked lists what was settled since a moment, here or by workers that have ended since, and what is held.
 func (b *buffer) toTellLocked(since, now time.Duration) (settled, held []fact) {
 	for i := range b.settled {
-		if e := &b.settled[i]; e.seq > 0 && e.at >= since {
+		if e := &b.settled[i]; e.seq > 0 && e.at >= since && e.by != anotherWorker {
 			settled = append(settled, e.fact(now))
 		}
 	}
@@ -44,10 +44,10 @@ func (b *buffer) settledSinceLocked(held map[uint64]struct{}, now time.Duration)
 
 // hearSettledLocked remembers what another worker has settled. It returns deliveries of such messages that came before the word: they are to be acknowledged, as
 // are those that come later.
-func (b *buffer) hearSettledLocked(settled []fact, now time.Duration) (here []*delivery) {
+func (b *buffer) hearSettledLocked(settled []fact, by settledBy, now time.Duration) (here []*delivery) {
 	for _, f := range settled {
-		if e := &b.settled[f.seq%settledSize]; e.seq < f.seq || e.seq == f.seq && e.published != f.published {
-			*e = settledEntry{f.seq, f.published, now - time.Duration(f.more)*time.Millisecond, true}
+		if e := &b.settled[f.seq%settledSize]; e.seq < f.seq || e.seq == f.seq && (e.published != f.published || e.by == anotherWorker) {
+			*e = settledEntry{f.seq, f.published, now - time.Duration(f.more)*time.Millisecond, by}
 		}
 		if e, ok := b.elsewhere[f.seq]; ok && e.published == f.published {
 			if delete(b.elsewhere, f.seq); e.reply != "" {

@@ -36,9 +36,9 @@ func (r *Runner) tendForgotten(since, now time.Duration) bool {
 	return true
 }
 
-// replyOf is a reply subject on which a message can be acknowledged whose own is not kept. The server goes by the sequence in the stream where acks are explicit
-// (nats-server 2.15, ackReplyInfo and processAckMsgLocked).
+// replyOf is a reply subject on which a message can be acknowledged whose own is not kept, and which is that of no delivery: it counts none. The server goes by the
+// sequence in the stream where acks are explicit (nats-server 2.15, ackReplyInfo and processAckMsgLocked).
 func (r *Runner) replyOf(f fact) string {
 	seq := strconv.FormatUint(f.seq, 10)
-	return r.subjects.replies + "1." + seq + "." + seq + "." + strconv.FormatInt(f.published, 10) + ".0"
+	return r.subjects.replies + "0." + seq + "." + seq + "." + strconv.FormatInt(f.published, 10) + ".0"
 }

@@ -12,8 +12,17 @@ type settledEntry struct {
 	seq       uint64
 	published int64
 	at        time.Duration // when it was settled,
-	told      bool          // by another worker, which told: see others.go
+	by        settledBy
 }
+
+// settledBy is who has settled a message: see others.go.
+type settledBy uint8
+
+const (
+	thisWorker    settledBy = iota
+	anotherWorker           // which tells that itself
+	endedWorker             // which has told it, and can't be asked any more
+)
 
 const forgotFor = time.Minute // how long deliveries are compared with what the server may have forgotten
 
@@ -44,7 +53,7 @@ func (b *buffer) arrivalLocked(d *delivery) arrival {
 	}
 	again := d.past != nil || seq <= b.forgotSeq && d.received < b.forgotUntil
 	if again || d.received < b.toldUntil {
-		if e := &b.settled[seq%settledSize]; e.seq == seq && e.published == d.published() && (again || e.told) {
+		if e := &b.settled[seq%settledSize]; e.seq == seq && e.published == d.published() && (again || e.by != thisWorker) {
 			return settledAlready
 		}
 		if b.elsewhereLocked(d) {
@@ -82,5 +91,5 @@ func (b *buffer) serverMayHaveForgotten(now time.Duration) {
 }
 
 func (b *buffer) rememberLocked(d *delivery, now time.Duration) {
-	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published(), now, false}
+	b.settled[d.msg.Sequence%settledSize] = settledEntry{d.msg.Sequence, d.published(), now, thisWorker}
 }

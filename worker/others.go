@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/ackfloor/ackfloor/internal/wildcard"
@@ -17,53 +18,63 @@ import (
 //
 // Nothing rests on that: where such a word is lost, a message is handled once more, as without it.
 
-const othersSubject = "ackfloor.settled." // and stream and consumer
+// Each hears what is told to all, and what is told to itself: everything would be told to everybody as often as there are workers, were the answers for all.
+const (
+	othersSubject = "ackfloor.settled." // and stream, consumer, and who is told
+	toAll         = "all"
+)
 
 const (
 	tellBack  = time.Second           // what was settled so long before a connection broke is told: the server has forgotten less
-	tellSoon  = 40 * time.Millisecond // how long a worker that starts waits for what others tell
-	tellApart = 20 * time.Millisecond // answers to several that ask are one
+	tellSoon  = 20 * time.Millisecond // how long a worker that starts waits for what others tell, and how often one that ends looks whether it may
 	tellAgain = settleFirst           // how often it looks whether what was held at a reconnect is settled by now, and tells that too:
 	tellFor   = 5 * time.Second       // for so long. An ack of what the server has forgotten, and not delivered again yet, is lost
 )
 
 // others is what a Runner tells other workers of its consumer. Below alarm, buffer.mu guards it.
 type others struct {
-	subject string // "": nothing is told, nor heard; set before the loops run
+	subject string // with a dot at its end; "": nothing is told, nor heard; set before the loops run
+	me      string
 	alarm   *alarm
 	down    bool                // the connection is lost
 	lost    time.Duration       // when it was, or when settling began where it was not
 	asked   time.Duration       // when settling began
 	ask     bool                // everything is to be told, and the others asked for the same: they may have told before we listened
-	answer  bool                // another asked
 	heard   bool                // there are others
-	told    time.Duration       // when everything was told last
 	acks    bool                // the server may have forgotten some: see forgotten.go
 	held    map[uint64]struct{} // of what was held then, the sequences of those that were not settled when it was last told
 }
 
 // watchOthers begins to listen to the other workers, and asks what they know. Without the right to it a worker does without.
 func (r *Runner) watchOthers() (end func()) {
-	subject := othersSubject + r.cfg.Stream + "." + r.cfg.Consumer
-	if r.source != nil || r.stores(subject) {
+	o := &r.others
+	subject := othersSubject + r.cfg.Stream + "." + r.cfg.Consumer + "."
+	if r.source != nil || r.stores(subject+toAll) {
 		return func() {}
 	}
-	unsubscribe, err := r.listen(subject, r.guarded("others", r.onTold))
+	o.me = r.answers[strings.LastIndexByte(r.answers, '.')+1:]
+	hear := r.guarded("others", r.onTold)
+	unsubscribeAll, err := r.listen(subject+toAll, hear)
+	unsubscribe := func() {}
 	if err == nil {
-		r.others.subject = subject
-		err = r.behind(subject, true, func() error { return r.tellOthers(word{Ask: true}) })
+		unsubscribe, err = r.listen(subject+o.me, hear)
+	}
+	if err == nil {
+		o.subject = subject
+		err = r.behind(subject+toAll, true, func() error { return r.tellOthers(toAll, word{Ask: true}) })
 	}
 	var denied *PermissionError
 	if errors.As(err, &denied) {
 		r.log.Warn("workers of the consumer can't tell one another what they have settled: what a server forgets that is killed may be handled twice",
-			zap.String("allow_publish_and_subscribe", subject))
+			zap.String("allow_publish_and_subscribe", subject+"*"))
 	}
+	end = func() { unsubscribeAll(); unsubscribe() }
 	if err != nil {
-		unsubscribe()
-		r.others.subject = ""
+		end()
+		o.subject = ""
 		return func() {}
 	}
-	return unsubscribe
+	return end
 }
 
 // stores tells whether the Runner's own stream would store what is published to a subject.
@@ -106,17 +117,10 @@ func (r *Runner) tendOthers(now time.Duration) time.Duration {
 	r.buf.mu.Lock()
 	o := &r.others
 	w := word{Ask: o.ask}
-	all, acks, recent := o.ask || o.answer, o.acks, now < o.asked+tellFor
-	o.ask, o.answer, o.acks = false, false, false
-	since := now - tellBack
-	if recent {
-		since = o.lost - tellBack
-	}
-	if all {
-		o.told = now
-		w.Settled, w.Held = r.buf.toTellLocked(since, now)
-	}
+	acks, since, recent := o.acks, o.since(now), now < o.asked+tellFor
+	o.ask, o.acks = false, false
 	if w.Ask {
+		w.Settled, w.Held = r.buf.toTellLocked(since, now)
 		o.held = make(map[uint64]struct{}, len(w.Held))
 		for _, f := range w.Held {
 			o.held[f.seq] = struct{}{}
@@ -130,11 +134,11 @@ func (r *Runner) tendOthers(now time.Duration) time.Duration {
 		o.held = nil
 	}
 	r.buf.mu.Unlock()
-	if all || len(w.Settled) > 0 {
-		_ = r.tellOthers(w)
+	if w.Ask || len(w.Settled) > 0 {
+		_ = r.tellOthers(toAll, w)
 	}
 	if acks && recent && !r.tendForgotten(since, now) {
-		next = r.clock.now() + tellApart
+		next = r.clock.now() + nobodyWait
 		r.buf.mu.Lock()
 		o.acks = true
 		r.buf.mu.Unlock()
@@ -142,10 +146,18 @@ func (r *Runner) tendOthers(now time.Duration) time.Duration {
 	return next
 }
 
+// since is from when on what was settled is told.
+func (o *others) since(now time.Duration) time.Duration {
+	if now < o.asked+tellFor {
+		return o.lost - tellBack
+	}
+	return now - tellBack
+}
+
 // tellLast is called by a worker that ends. It tells what was settled last, since nobody can ask any more if the server is killed just then. Where it has just been
 // killed, the worker stays for a moment: until it is connected again, and the others are and have asked.
 func (r *Runner) tellLast(graceEnd time.Duration) {
-	tick := time.NewTicker(tellApart)
+	tick := time.NewTicker(tellSoon)
 	defer tick.Stop()
 	for told := false; r.failed() == nil && r.clock.now() < graceEnd; <-tick.C {
 		r.buf.mu.Lock()
@@ -157,7 +169,7 @@ func (r *Runner) tellLast(graceEnd time.Duration) {
 		}
 		r.buf.mu.Unlock()
 		if back && !told && len(settled) > 0 {
-			told = r.tellOthers(word{Settled: settled}) == nil
+			told = r.tellOthers(toAll, word{Settled: settled, Last: true}) == nil
 		}
 		if !stay {
 			return
@@ -166,39 +178,46 @@ func (r *Runner) tellLast(graceEnd time.Duration) {
 }
 
 // tellOthers publishes a word, in parts where it is long.
-func (r *Runner) tellOthers(w word) error {
+func (r *Runner) tellOthers(whom string, w word) error {
 	if r.others.subject == "" {
 		return nil
 	}
-	w.From, w.Created = r.answers, r.bound.info.Created
+	w.From, w.Created = r.others.me, r.bound.info.Created
 	for _, part := range w.parts() {
-		if err := r.nc.Publish(r.others.subject, part); err != nil {
+		if err := r.nc.Publish(r.others.subject+whom, part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// onTold takes in what another worker tells.
+// onTold takes in what another worker tells, and answers it where it asks.
 func (r *Runner) onTold(m *nats.Msg) {
 	r.at("told")
 	w, ok := readWord(m.Data)
-	if !ok || w.From == r.answers || !w.Created.Equal(r.bound.info.Created) {
+	if !ok || w.From == r.others.me || !w.Created.Equal(r.bound.info.Created) {
 		return
+	}
+	by := anotherWorker
+	if w.Last {
+		by = endedWorker
 	}
 	now := r.clock.now()
 	b := r.buf
+	var answer word
 	b.mu.Lock()
 	r.others.heard = true
-	settled := b.hearSettledLocked(w.Settled, now)
+	settled := b.hearSettledLocked(w.Settled, by, now)
 	if r.cfg.Key == nil && r.cfg.PinnedTTL == 0 { // what is left to another would be overtaken
 		b.hearHeldLocked(w.Held, now, r.leaseTime())
 	}
 	if w.Ask {
-		r.others.answer = true
-		r.others.alarm.by(max(now, r.others.told+tellApart))
+		answer.Settled, answer.Held = b.toTellLocked(r.others.since(now), now)
 	}
 	b.mu.Unlock()
+	if w.Ask && len(answer.Settled)+len(answer.Held) > 0 {
+		_ = r.tellOthers(w.From, answer)
+	}
 	for _, d := range settled {
 		r.counters.skipped.Add(1)
 		r.tell(d, d.reply, verdict{kind: acked}, now)

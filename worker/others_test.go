@@ -167,13 +167,13 @@ func TestSettledByAnotherWhileItWaits(t *testing.T) {
 				time.Sleep(time.Second)
 				told := word{From: "another", Created: w.bound.info.Created.Add(tc.created)}
 				if tc.own {
-					told.From = w.answers
+					told.From = w.others.me
 				}
 				w.buf.mu.Lock()
 				told.Settled = []fact{{2, w.buf.held.get(2).published() + tc.time, 0}}
 				w.buf.mu.Unlock()
 				for _, data := range append(told.parts(), nil, []byte(`{"from":"x","created":1}`), []byte(`{"from":"x","settled":[1,2]}`)) {
-					must(t, s.Conn(t).Publish(w.others.subject, data))
+					must(t, s.Conn(t).Publish(w.others.subject+toAll, data))
 				}
 				time.Sleep(time.Second)
 				close(release)
@@ -270,7 +270,7 @@ func TestWhatWasLeftToTheDeadComes(t *testing.T) {
 
 // A worker that may not tell says so once, and works; so does one whose stream would store what is told.
 func TestNobodyIsToldWhereThatCantBe(t *testing.T) {
-	subject := othersSubject + rigStream + "." + rigConsumer
+	subject := othersSubject + rigStream + "." + rigConsumer + ".*"
 	s := testutil.Server(t, func(o *server.Options) {
 		user := func(name string, publish, subscribe *server.SubjectPermission) *server.User {
 			return &server.User{Username: name, Password: "p", Permissions: &server.Permissions{Publish: publish, Subscribe: subscribe}}
@@ -292,7 +292,7 @@ func TestNobodyIsToldWhereThatCantBe(t *testing.T) {
 		}
 		w.ok(w.end())
 	}
-	if subscriptions["mute"] != subscriptions["admin"]-1 || subscriptions["deaf"] != subscriptions["admin"]-1 {
+	if subscriptions["mute"] != subscriptions["admin"]-2 || subscriptions["deaf"] != subscriptions["admin"]-2 {
 		t.Errorf("%v: what was denied is subscribed to still", subscriptions)
 	}
 }
@@ -303,7 +303,7 @@ func TestStreamThatWouldStoreWhatIsTold(t *testing.T) {
 		r := newRig(t, s, -1)
 		js, err := jetstream.New(s.Conn(t))
 		must(t, err)
-		stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: rigStream, Subjects: []string{"ackfloor.*.*.*"}})
+		stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: rigStream, Subjects: []string{"ackfloor.*.*.*.*"}})
 		must(t, err)
 		w := r.start(testutil.Succeed())
 		w.working()

@@ -17,9 +17,9 @@ import (
 
 // What a worker needs that only binds, what one needs beside to create its consumer, and what one may read.
 var (
-	bindOnly  = []string{"$JS.API.CONSUMER.INFO.EVENTS.D", "$JS.API.CONSUMER.MSG.NEXT.EVENTS.D", "$JS.ACK.EVENTS.D.>", "$JS.ACK.*.*.EVENTS.D.>", "ackfloor.settled.EVENTS.D"}
+	bindOnly  = []string{"$JS.API.CONSUMER.INFO.EVENTS.D", "$JS.API.CONSUMER.MSG.NEXT.EVENTS.D", "$JS.ACK.EVENTS.D.>", "$JS.ACK.*.*.EVENTS.D.>", "ackfloor.settled.EVENTS.D.*"}
 	creating  = []string{"$JS.API.CONSUMER.CREATE.EVENTS.D", "$JS.API.CONSUMER.CREATE.EVENTS.D.>"}
-	ownInbox  = []string{"_INBOX_D.>", "ackfloor.settled.EVENTS.D"}
+	ownInbox  = []string{"_INBOX_D.>", "ackfloor.settled.EVENTS.D.*"}
 	someInbox = nats.CustomInboxPrefix("_INBOX_D")
 )
 

@@ -60,7 +60,7 @@ func TestPermissionsAreReadByTheServer(t *testing.T) {
 // The advisories that the list has are those that the server publishes.
 func TestPermissionsForAdvisories(t *testing.T) {
 	t.Parallel()
-	want := []string{"_IN.>", server.JSAdvisoryConsumerLeaderElectedPre + ".S.C", "ackfloor.settled.S.C"}
+	want := []string{"_IN.>", server.JSAdvisoryConsumerLeaderElectedPre + ".S.C", "ackfloor.settled.S.C.*"}
 	cfg := worker.Config{Stream: "S", Consumer: "C", DeadLetter: off, Connection: worker.Connection{InboxPrefix: "_IN"}}
 	if got := subjectsOf(listens(cfg, wants{replays: true})); !slices.Equal(got, want) {
 		t.Errorf("%q, not %q", got, want)
@@ -75,7 +75,7 @@ func TestPermissionsForAdvisories(t *testing.T) {
 func TestPermissionsFollowTheConfiguration(t *testing.T) {
 	t.Parallel()
 	least := worker.Config{Stream: "S", Consumer: "C", Bind: worker.BindExisting, DeadLetter: off, Records: off}
-	base := []string{"$JS.API.CONSUMER.INFO.S.C", "$JS.API.CONSUMER.MSG.NEXT.S.C", "$JS.ACK.S.C.>", "ackfloor.settled.S.C"}
+	base := []string{"$JS.API.CONSUMER.INFO.S.C", "$JS.API.CONSUMER.MSG.NEXT.S.C", "$JS.ACK.S.C.>", "ackfloor.settled.S.C.*"}
 	for name, c := range map[string]struct {
 		change func(*worker.Config, *wants)
 		want   []string // besides base
