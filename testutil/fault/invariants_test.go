@@ -51,7 +51,7 @@ func TestInvariants(t *testing.T) {
 		{"SIGKILL of workers", 2, failing, kept, func(c *fault.Crew, _ *testutil.P) []fault.Fault {
 			return []fault.Fault{c.KillWorker(400 * time.Millisecond)}
 		}},
-		{"kill -9 of the server", 2, nil, always, func(_ *fault.Crew, s *testutil.P) []fault.Fault {
+		{"kill -9 of the server", 2, nil, append(always[:len(always):len(always)], fault.NothingAgain, fault.NothingConfirmedAgain), func(_ *fault.Crew, s *testutil.P) []fault.Fault {
 			return []fault.Fault{fault.KillServer(s, 500*time.Millisecond, down)}
 		}},
 		{everything, 2, failing, always, func(c *fault.Crew, s *testutil.P) []fault.Fault {
