@@ -52,18 +52,17 @@ func (b *Batch) Outcomes(err error) []error {
 	if given == nil {
 		given = b.Messages
 	}
-	some, is := asBatchError(err)
-	switch {
-	case is && some == nil && err == error(some): // a nil pointer names none
-		err = nil
-	case some != nil && !some.fits(len(b.Messages)):
-		err, some = fmt.Errorf("a BatchError for messages that the batch of %d does not have: %w", len(b.Messages), err), nil
-	}
 	named := make(map[*Message]error)
-	if some != nil {
-		err = nil // of the others
-		for i, e := range some.Errors {
-			named[b.Messages[i]] = e
+	if some, others, is := asBatchError(err); is {
+		if !some.fits(len(b.Messages)) {
+			err = fmt.Errorf("a BatchError for messages that the batch of %d does not have: %w", len(b.Messages), err)
+		} else {
+			for i, e := range some.Errors {
+				named[b.Messages[i]] = e
+			}
+			if !others {
+				err = nil // of the others
+			}
 		}
 	}
 	out := make([]error, len(given))
@@ -79,15 +78,50 @@ func (b *Batch) Outcomes(err error) []error {
 	return out
 }
 
-// asBatchError finds a BatchError in an error. One with a method that panics has none: it is the error of all.
-func asBatchError(err error) (some *BatchError, is bool) {
+// asBatchError finds the BatchErrors in an error: all that are joined in it, as one. others tells that something else is joined with them, which is the
+// error of the messages that they don't name. An error with a method that panics has none: it is the error of all.
+func asBatchError(err error) (all *BatchError, others, is bool) {
 	defer func() {
 		if recover() != nil {
-			some, is = nil, false
+			all, others, is = nil, false, false
 		}
 	}()
-	is = errors.As(err, &some)
-	return some, is
+	all = &BatchError{Errors: make(map[int]error)}
+	var walk func(error)
+	walk = func(err error) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range joined.Unwrap() {
+				walk(e)
+			}
+			return
+		}
+		if some, ok := err.(*BatchError); ok {
+			is = true
+			all.add(some)
+		} else if next := errors.Unwrap(err); next != nil {
+			walk(next)
+		} else if some = nil; errors.As(err, &some) {
+			is = true
+			all.add(some)
+		} else if err != nil {
+			others = true
+		}
+	}
+	walk(err)
+	return all, others, is
+}
+
+// add takes over what another names.
+func (e *BatchError) add(other *BatchError) {
+	if other == nil { // a nil pointer names none
+		return
+	}
+	for i, err := range other.Errors {
+		if e.Errors[i] != nil {
+			err = errors.Join(e.Errors[i], err)
+		}
+		e.Errors[i] = err
+	}
 }
 
 // BatchError is what HandleBatch returns where some messages have failed: by their index in Batch.Messages. The others are done.

@@ -40,3 +40,26 @@ func TestOutcomesOfABatch(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// What is joined with a BatchError is the error of the others, and two BatchErrors are one: nothing that failed is done.
+func TestBatchErrorsJoined(t *testing.T) {
+	first, second, commit := errors.New("first"), errors.New("second"), errors.New("commit")
+	named := func(i int, err error) error { return &ackfloor.BatchError{Errors: map[int]error{i: err}} }
+	for name, tc := range map[string]struct {
+		err  error
+		want [3]error
+	}{
+		"two":             {errors.Join(named(0, first), named(1, second)), [3]error{first, second, nil}},
+		"one twice":       {errors.Join(named(0, first), named(0, second)), [3]error{second, nil, nil}},
+		"wrapped":         {fmt.Errorf("insert: %w", named(0, first)), [3]error{first, nil, nil}},
+		"and the commit":  {errors.Join(named(0, first), commit), [3]error{first, commit, commit}},
+		"the commit, and": {fmt.Errorf("%w; %w", commit, named(2, first)), [3]error{commit, commit, first}},
+	} {
+		b := ackfloor.NewBatch(&ackfloor.Message{}, &ackfloor.Message{}, &ackfloor.Message{})
+		for i, got := range b.Outcomes(tc.err) {
+			if want := tc.want[i]; want == nil && got != nil || want != nil && !errors.Is(got, want) {
+				t.Errorf("%s: message %d: %v, want %v", name, i, got, want)
+			}
+		}
+	}
+}
