@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/ackfloor/ackfloor/internal/wildcard"
 )
 
 // states is what tells the states of many letters.
 type states struct {
 	replays map[string]replayed // by subject
-	floors  map[string]uint64   // by name of the consumer: all its replays up to here are settled
+	floors  map[string]uint64   // by the filter of the consumer: all its replays up to here are settled
 	newest  map[string]uint64   // by subject of a letter, its last one; nil where a subject has one at most
 }
 
@@ -29,9 +31,9 @@ func (s *Store) states(ctx context.Context, f Filter, info description) (*states
 			continue
 		}
 		out.replays[m.subject] = replayed{m.sequence, replayOf(m)}
-		name := ReplayConsumer(p.stream, p.consumer)
+		name := ReplayFilter(p.stream, p.consumer)
 		if _, asked := out.floors[name]; !asked {
-			floor, err := s.floor(ctx, name)
+			floor, err := s.floor(ctx, p)
 			if err != nil {
 				return nil, err
 			}
@@ -57,7 +59,7 @@ func (s *states) replaced(m *stored) bool { return s.newest != nil && s.newest[m
 
 func (s *states) of(l *Letter) State {
 	r, ok := s.replays[l.at.as(replay).subject()]
-	return stateOf(l, r, ok, s.floors[ReplayConsumer(l.at.stream, l.at.consumer)])
+	return stateOf(l, r, ok, s.floors[ReplayFilter(l.at.stream, l.at.consumer)])
 }
 
 // stateOf is the state of a letter that is the last on its subject.
@@ -87,14 +89,18 @@ func (s *Store) state(ctx context.Context, l *Letter) (State, uint64, error) {
 	if r.of != l.Sequence {
 		return StateOpen, 0, nil
 	}
-	floor, err := s.floor(ctx, ReplayConsumer(l.at.stream, l.at.consumer))
+	floor, err := s.floor(ctx, l.at)
 	return stateOf(l, r, true, floor), r.seq, err
 }
 
 // floor is the sequence up to which a consumer has settled all replays. 0 where there is no such consumer yet, or its state may not be read:
-// then none is known to be settled.
-func (s *Store) floor(ctx context.Context, consumer string) (uint64, error) {
+// then none is known to be settled. The consumer of that name may be that of others' replays, as A_B and C share it with A and B_C.
+func (s *Store) floor(ctx context.Context, of place) (uint64, error) {
+	consumer := ReplayConsumer(of.stream, of.consumer)
 	var info struct {
+		Config struct {
+			Filter string `json:"filter_subject"`
+		} `json:"config"`
 		AckFloor struct {
 			Stream uint64 `json:"stream_seq"`
 		} `json:"ack_floor"`
@@ -106,6 +112,9 @@ func (s *Store) floor(ctx context.Context, consumer string) (uint64, error) {
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("deadletter: looking at consumer %q of stream %q: %w", consumer, s.c.stream, err)
+	}
+	if f := info.Config.Filter; f != "" && !wildcard.Overlap(f, ReplayFilter(of.stream, of.consumer)) {
+		return 0, nil
 	}
 	return info.AckFloor.Stream, nil
 }

@@ -656,3 +656,28 @@ func TestListIsASnapshot(t *testing.T) {
 		})
 	}
 }
+
+// The consumer of that name may be that of another's replays: its floor says nothing of these.
+func TestFloorOfAnother(t *testing.T) {
+	r := newRig(t)
+	r.write(sample(1))
+	letters := r.list(Filter{})
+	if _, err := r.s.Replay(r.ctx(), letters[0]); err != nil {
+		t.Fatal(err)
+	}
+	r.pullReplay()
+	mine, err := r.s.floor(r.ctx(), letters[0].at)
+	if err != nil || mine == 0 {
+		t.Fatalf("%d, %v", mine, err)
+	}
+	if _, err := r.js.UpdateConsumer(r.ctx(), config.Name, jetstream.ConsumerConfig{Durable: ReplayConsumer("ORDERS", "inventory"),
+		FilterSubject: ReplayFilter("another", "one"), AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.s.floor(r.ctx(), letters[0].at); err != nil || got != 0 {
+		t.Errorf("%d, %v", got, err)
+	}
+	if l := r.list(Filter{})[0]; l.State != StateReplaying {
+		t.Errorf("its state is %s", l.State)
+	}
+}

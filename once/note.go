@@ -11,12 +11,12 @@ import (
 
 // note writes that the message is done, whoever's mark is there: done is a fact. It tries for as long as ctx lives, and for a moment behind its end.
 func (k *KV) note(ctx context.Context, c *claim) error {
-	return k.insist(ctx, func(ctx context.Context) (bool, error) { return c.write(ctx, done) })
+	return k.insist(ctx, func(ctx context.Context) (bool, error) { return k.write(ctx, c, done) })
 }
 
 // release writes how a call ended without an effect, if the mark is still this call's.
 func (k *KV) release(ctx context.Context, c *claim, s state) error {
-	err := k.insist(context.WithoutCancel(ctx), func(ctx context.Context) (bool, error) { return c.write(ctx, s) })
+	err := k.insist(context.WithoutCancel(ctx), func(ctx context.Context) (bool, error) { return k.write(ctx, c, s) })
 	if err == nil {
 		return nil
 	}
@@ -45,6 +45,18 @@ func (k *KV) insist(ctx context.Context, write func(context.Context) (written bo
 }
 
 var errLost = errors.New("its mark changes all the time")
+
+// write is claim.write. Where no stream answers, the bucket may have been deleted: it is looked for, or made, as before a call.
+func (k *KV) write(ctx context.Context, c *claim, s state) (written bool, err error) {
+	written, err = c.write(ctx, s)
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		k.found.Store(nil)
+		if kv, again := k.bucket(ctx, c.m.Stream); again == nil {
+			c.kv = kv
+		}
+	}
+	return written, err
+}
 
 // write is one try to write a state over this call's mark. It returns false and no error where another write was faster.
 func (c *claim) write(ctx context.Context, s state) (written bool, err error) {

@@ -275,3 +275,27 @@ func TestKVReplicas(t *testing.T) {
 		t.Errorf("%d replicas, %+v", n, k.Stats())
 	}
 }
+
+// A bucket that is deleted while a handler runs is made anew for what it has done, before long.
+func TestKVBucketIsDeletedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		k := newService(t, s.JetStream(t), KVConfig{})
+		must(t, k.Prepare(t.Context(), "TEST"))
+		calls := 0
+		h := k.Wrap(ackfloor.HandlerFunc(func(context.Context, *ackfloor.Message) error {
+			calls++
+			return s.JetStream(t).DeleteKeyValue(t.Context(), "ackfloor_once")
+		}))
+		m := testutil.Message("events.x", "x")
+		began := time.Now()
+		must(t, attempt(t, h, m, handleTimeout))
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		must(t, attempt(t, h, m, handleTimeout))
+		if st := k.Stats(); calls != 1 || st.NotNoted > 0 || st.Skipped != 1 {
+			t.Errorf("%d calls, %+v", calls, st)
+		}
+	})
+}
