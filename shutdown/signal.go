@@ -36,6 +36,7 @@ func Notify(parent context.Context, exit func(code int)) (ctx context.Context, s
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2) // os/signal drops what finds no room
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	pipes := make(chan os.Signal, 1)
 	stopped := make(chan struct{})
 	next := func() (*SignalError, bool) {
 		select {
@@ -52,6 +53,8 @@ func Notify(parent context.Context, exit func(code int)) (ctx context.Context, s
 			return
 		}
 		at := time.Now()
+		// Ctrl-C on `service 2>&1 | tee log` ends who reads the log at once. Go would end the process at the next line of it, in the middle of its stop.
+		signal.Notify(pipes, syscall.SIGPIPE)
 		cancel(first)
 		for {
 			second, ok := next()
@@ -67,6 +70,7 @@ func Notify(parent context.Context, exit func(code int)) (ctx context.Context, s
 	}()
 	return ctx, sync.OnceFunc(func() {
 		signal.Stop(signals)
+		signal.Stop(pipes)
 		close(stopped)
 		cancel(nil)
 	})

@@ -131,7 +131,7 @@ func (r *Runner) lookAtConsumer() bool {
 	}
 	r.sawCursor(info)
 	r.conf.forget(info.Delivered.Stream)
-	r.ackWait.Store(int64(info.Config.AckWait))
+	r.ackWait.Store(int64(min(info.Config.AckWait, longest)))
 	r.pull.mu.Lock()
 	r.pull.limits = limitsOf(info.Config)
 	now := r.clock.now()

@@ -28,7 +28,8 @@ type boundConsumer struct {
 func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 	limit, cancel := context.WithTimeout(ctx, r.cfg.StartupTimeout)
 	defer cancel()
-	if err := r.await(ctx, limit, r.bindOnce); err != nil {
+	began := time.Now()
+	if err := r.await(ctx, limit, func(ctx context.Context) error { return r.bindOnce(ctx, began) }); err != nil {
 		return nil, err
 	}
 	if err := r.check(); err != nil {
@@ -38,11 +39,13 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(r.await(ctx, limit, r.openLetters), r.await(ctx, limit, r.openRecords)); err != nil {
+	began = time.Now()
+	records := func(ctx context.Context) error { return r.openRecords(ctx, began) }
+	if err := cmp.Or(r.await(ctx, limit, r.openLetters), r.await(ctx, limit, records)); err != nil {
 		release()
 		return nil, err
 	}
-	r.ackWait.Store(int64(r.bound.info.Config.AckWait))
+	r.ackWait.Store(int64(min(r.bound.info.Config.AckWait, longest)))
 	r.conf.moves = r.bound.info.Cluster != nil || r.cfg.Connection.Domain != "" || r.cfg.Connection.APIPrefix != ""
 	r.conf.runs.allowed = !r.conf.moves
 	r.pull.mu.Lock()
@@ -57,11 +60,14 @@ func (r *Runner) bind(ctx context.Context) (release func(), err error) {
 }
 
 // bindOnce tries to bind.
-func (r *Runner) bindOnce(ctx context.Context) error {
+func (r *Runner) bindOnce(ctx context.Context, began time.Time) error {
 	info, err := r.consumerInfo(ctx)
 	switch {
 	case err == nil && info.Created.IsZero():
 		return errors.New("the server is still loading the consumer")
+	case err == nil && r.source != nil && len(foreign(r.cfg, info.Config)) > 0: // A_B and C share the name with A and B_C
+		return &ConfigError{Problems: []string{fmt.Sprintf("DEAD_LETTER (%s): its consumer %q brings replays of others (%s): use another stream for these dead letters",
+			r.cfg.Stream, r.cfg.Consumer, shownFilter(filters(info.Config)))}}
 	case err == nil:
 		r.bound.info = info
 		r.bound.drift = drift(r.cfg, info.Config)
@@ -79,11 +85,22 @@ func (r *Runner) bindOnce(ctx context.Context) error {
 	}
 	if r.cfg.Bind != BindExisting { // who only binds needs no right to read the stream
 		var s jetstream.StreamInfo
-		if r.request(ctx, r.subjects.streamInfo, nil, &s) == nil {
+		if err := r.request(ctx, r.subjects.streamInfo, nil, &s); err == nil {
 			r.bound.stream = &s
+		} else if r.onceMore(err, began) {
+			return err // what is made has as many replicas as the stream
 		}
 	}
 	return nil
+}
+
+// electionWait is how long who does not answer is asked again, before a worker does without the answer: a stream that elects says nothing.
+const electionWait = 10 * time.Second
+
+// onceMore tells whether to ask again for what is good to have, as a denied question is not.
+func (r *Runner) onceMore(err error, began time.Time) bool {
+	var denied *PermissionError
+	return !errors.As(err, &denied) && time.Since(began) < min(electionWait, r.cfg.StartupTimeout/2)
 }
 
 // create makes the consumer. The server answers the same to who creates it a second time with the same configuration, so two workers may

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ackfloor/ackfloor/internal/kvbucket"
 	"github.com/nats-io/nats.go"
@@ -14,7 +15,7 @@ import (
 )
 
 // openRecords finds or makes the bucket. Where that is not permitted, attempts are counted by deliveries, and it says so.
-func (r *Runner) openRecords(ctx context.Context) error {
+func (r *Runner) openRecords(ctx context.Context, began time.Time) error {
 	switch {
 	case r.cfg.Records == off:
 		return nil
@@ -53,7 +54,10 @@ func (r *Runner) openRecords(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.mayWrite(ctx); err != nil {
+	switch err := r.mayWrite(ctx); {
+	case err != nil && r.onceMore(err, began):
+		return err // an election: once more
+	case err != nil:
 		r.withoutRecords(err)
 		return nil
 	}

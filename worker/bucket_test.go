@@ -168,3 +168,41 @@ func TestBucketIsTrustedAgain(t *testing.T) {
 		}
 	})
 }
+
+// A worker that starts while the bucket's leader moves, or the stream's, asks again: else it would count deliveries as attempts for its whole life, and make what it makes
+// with one replica.
+func TestStartInAnElection(t *testing.T) {
+	c := testutil.Cluster(t, 3)
+	r := newRig(t, c, 3)
+	w := r.start(testutil.Succeed(), withLetters)
+	w.working()
+	w.ok(w.end())
+	nc := c.Conn(t)
+	for i := range 8 {
+		_, err := nc.Request("$JS.API.STREAM.LEADER.STEPDOWN.KV_ackfloor_EVENTS", nil, 2*time.Second)
+		must(t, err)
+		w := r.start(testutil.Succeed(), withLetters)
+		w.working()
+		if !w.records.kept() {
+			t.Fatalf("start %d works without records: %v", i, r.logged("no bucket for records"))
+		}
+		w.ok(w.end())
+	}
+}
+
+// It does not ask for ever, nor where it is denied.
+func TestStreamThatDoesNotAnswer(t *testing.T) {
+	s := testutil.Server(t)
+	r := newRig(t, s, 1)
+	w := r.make(s.Conn(t), testutil.Succeed())
+	w.subjects.streamInfo = "nobody.answers"
+	if err := w.bindOnce(t.Context(), time.Now()); err == nil {
+		t.Error("nobody answers, and it goes on at once")
+	}
+	if err := w.bindOnce(t.Context(), time.Now().Add(-electionWait)); err != nil || w.bound.stream != nil {
+		t.Errorf("after ten seconds: %v", err)
+	}
+	if w.onceMore(&PermissionError{}, time.Now()) {
+		t.Error("what is denied is asked again")
+	}
+}

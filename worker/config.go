@@ -99,7 +99,14 @@ func (c *Config) derive() {
 	if c.Connection.Wait == 0 {
 		c.Connection.Wait = c.StartupTimeout
 	}
+	// "No limit" is often said as the longest duration that there is. Added to a time it would lie in the past; with such an ack_wait the server's consumer never rests
+	// (nats-server 2.15, checkPending; seen).
+	for _, d := range []*time.Duration{&c.HandleTimeout, &c.BatchLinger, &c.PullExpiry, &c.DrainTimeout, &c.PinnedTTL, &c.AckWait} {
+		*d = min(*d, longest)
+	}
 }
+
+const longest = never / 4 // 73 years
 
 // problems lists what is wrong with c by itself, all of it. A name is that of the variable, so that it serves both kinds of user.
 func (c Config) problems() []string {

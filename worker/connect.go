@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -52,10 +54,11 @@ func (c Connection) problems() []string {
 		if path == "" {
 			continue
 		}
-		if f, err := os.Open(path); err != nil {
+		content, err := os.ReadFile(path) // not of a directory
+		if err != nil {
 			bad("%s is %q: it takes the path of a readable file: %v", name, path, err)
-		} else {
-			f.Close()
+		} else if name == "NATS_CA" && !x509.NewCertPool().AppendCertsFromPEM(content) {
+			bad("%s is %q: it takes a file of certificates in PEM, and there is none in it", name, path)
 		}
 	}
 	if (c.Cert == "") != (c.Key == "") {
@@ -112,11 +115,20 @@ func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	for said := ""; ; {
-		nc, err := nats.Connect(c.URL, opts...)
-		if err == nil {
-			return nc, nil
+		dialed := dial(c.URL, opts)
+		select {
+		case d := <-dialed:
+			if d.err == nil {
+				return d.nc, nil
+			}
+			err = redacted{d.err}
+		case <-ctx.Done():
+			closeLate(dialed)
+			return nil, context.Cause(ctx)
+		case <-limit.C:
+			closeLate(dialed)
+			return nil, &UnavailableError{What: fmt.Sprintf("the server at %q", redactURL(c.URL)), Waited: time.Since(began), Err: cmp.Or(err, errSilent)}
 		}
-		err = redacted{err}
 		if err.Error() != said {
 			said = err.Error()
 			log.Warn("waiting for the server", zap.String("url", redactURL(c.URL)), zap.Duration("limit", wait), zap.Error(err))
@@ -130,6 +142,33 @@ func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
 		}
 	}
 }
+
+// dialed is what came of a try to connect.
+type dialed struct {
+	nc  *nats.Conn
+	err error
+}
+
+// dial connects beside: nats.go waits two seconds for each server that says nothing, and for all of them can't be interrupted.
+func dial(url string, opts []nats.Option) <-chan dialed {
+	done := make(chan dialed, 1)
+	go func() {
+		nc, err := nats.Connect(url, opts...)
+		done <- dialed{nc, err}
+	}()
+	return done
+}
+
+// closeLate closes a connection that nobody waits for any more.
+func closeLate(done <-chan dialed) {
+	go func() {
+		if d := <-done; d.err == nil {
+			d.nc.Close()
+		}
+	}()
+}
+
+var errSilent = errors.New("no server has answered yet")
 
 func (c Connection) options() ([]nats.Option, error) {
 	log := orNop(c.Logger)

@@ -222,3 +222,41 @@ func TestWhatTheServerRepeatsIsSaidOnceAMinute(t *testing.T) {
 		t.Errorf("two texts in 130 seconds were said %d times, want 6", said)
 	}
 }
+
+// Servers that take a connection and say nothing hold up neither a stop nor the limit, however many there are; what comes late is closed.
+func TestConnectToSilentServers(t *testing.T) {
+	var urls []string
+	for range 6 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		urls = append(urls, "nats://"+l.Addr().String())
+	}
+	c := Connection{URL: strings.Join(urls, ","), Wait: 300 * time.Millisecond}
+	began := time.Now()
+	_, err := Connect(t.Context(), c)
+	var unavailable *UnavailableError
+	if took := time.Since(began); !errors.As(err, &unavailable) || took > time.Second {
+		t.Errorf("it returned %v after %v", err, took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began = time.Now()
+	c.Wait = time.Minute
+	if _, err := Connect(ctx, c); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+		t.Errorf("it returned %v after %v", err, time.Since(began))
+	}
+}
+
+// A folder is no file of credentials, and text no certificate: that is said at once.
+func TestConnectWithFilesOfAnotherKind(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	must(t, os.WriteFile(text, []byte("hello"), 0o600))
+	for name, c := range map[string]Connection{"NATS_CREDS": {Creds: t.TempDir()}, "NATS_NKEY": {Nkey: t.TempDir()}, "NATS_CA": {CA: text}} {
+		_, err := Connect(t.Context(), c)
+		var wrong *ConfigError
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -32,7 +32,7 @@ func (r *Runner) watchLeader() (end func()) {
 	if errors.As(err, &denied) {
 		r.log.Warn("not told when the consumer has a new leader: what is settled or arrives in that moment may be handled twice", zap.String("allow_subscribe", subject))
 	}
-	if err != nil {
+	if err != nil { // also where it is not known: what comes is taken, and nothing rests on it
 		return unsubscribe
 	}
 	r.pull.mu.Lock()

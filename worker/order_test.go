@@ -296,7 +296,9 @@ func TestOwedRetryInADrain(t *testing.T) {
 		s := testutil.Bubble(t)
 		r := newRig(t, s, 0)
 		handlers := testutil.ByData(map[string]ackfloor.Handler{"events.bad": testutil.Fail(1, ackfloor.RetryAfter(time.Minute, errWork))}, testutil.Sleep(3*time.Second))
-		one := func(c *Config) { c.Key, c.Concurrency, c.Prefetch = func(m *ackfloor.Message) string { return m.Subject }, 1, 1 }
+		one := func(c *Config) {
+			c.Key, c.Concurrency, c.Prefetch = func(m *ackfloor.Message) string { return m.Subject }, 1, 1
+		}
 		owes := r.start(handlers, withLetters, one)
 		publish(t, s, "events.bad")
 		r.calls.WaitStarted(t, 1, time.Minute)

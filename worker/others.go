@@ -56,10 +56,10 @@ func (r *Runner) watchOthers() (end func()) {
 	hear := r.guarded("others", r.onTold)
 	unsubscribeAll, err := r.listen(subject+toAll, hear)
 	unsubscribe := func() {}
-	if err == nil {
+	if err == nil || errors.Is(err, errNotSaid) {
 		unsubscribe, err = r.listen(subject+o.me, hear)
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, errNotSaid) {
 		o.subject = subject
 		err = r.behind(subject+toAll, true, func() error { return r.tellOthers(toAll, word{Ask: true}) })
 	}
@@ -69,7 +69,7 @@ func (r *Runner) watchOthers() (end func()) {
 			zap.String("allow_publish_and_subscribe", subject+"*"))
 	}
 	end = func() { unsubscribeAll(); unsubscribe() }
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotSaid) {
 		end()
 		o.subject = ""
 		return func() {}

@@ -314,3 +314,24 @@ func TestStreamThatWouldStoreWhatIsTold(t *testing.T) {
 		}
 	})
 }
+
+// Where it is not known whether it may listen, since the server denies others on the connection something just then, it listens.
+func TestListensWhileOthersAreDenied(t *testing.T) {
+	s := testutil.Server(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "admin", Password: "p"}, {Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"denied"}}}}}
+	})
+	s.Login(nats.UserInfo("admin", "p"))
+	r := newRig(t, s, 3)
+	w := r.make(s.Conn(t, nats.UserInfo("u", "p"), nats.ErrorHandler(nil)), testutil.Succeed())
+	w.hook = func(point string) {
+		if point == "ask" { // between what is asked and what is said to it
+			must(t, w.nc.Publish("denied", nil))
+		}
+	}
+	w.run()
+	r.floor(3, 10*time.Second)
+	if w.others.subject == "" {
+		t.Error("it does without the others")
+	}
+	w.ok(w.end())
+}

@@ -42,6 +42,7 @@ func (r *Runner) behind(subject string, publish bool, do func() error) error {
 		if err := do(); err != nil {
 			return err // the connection is closed: others tell
 		}
+		r.at("ask")
 		flush, cancel := context.WithTimeout(r.values, requestWait)
 		err := r.nc.FlushWithContext(flush)
 		cancel()
@@ -57,8 +58,8 @@ func (r *Runner) behind(subject string, publish bool, do func() error) error {
 	return errNotSaid
 }
 
-// listen subscribes to a subject, where that is allowed. unsubscribe may be called in any case: a subscription that was denied would be denied anew after each
-// reconnect.
+// listen subscribes to a subject, where that is allowed, or it is not known (errNotSaid). unsubscribe may be called in any case: a subscription that was denied would be
+// denied anew after each reconnect.
 func (r *Runner) listen(subject string, f nats.MsgHandler) (unsubscribe func(), err error) {
 	var s *nats.Subscription
 	unsubscribe = func() {
@@ -71,11 +72,11 @@ func (r *Runner) listen(subject string, f nats.MsgHandler) (unsubscribe func(), 
 		s, err = r.nc.Subscribe(subject, f)
 		return err
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotSaid) {
 		unsubscribe()
 		return func() {}, err
 	}
-	return unsubscribe, nil
+	return unsubscribe, err
 }
 
 var errNotSaid = errors.New("worker: it is not known whether the server allows it") // another user of the connection was denied something, or there is no connection
