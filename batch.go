@@ -124,7 +124,9 @@ func (e *BatchError) add(other *BatchError) {
 	}
 }
 
-// BatchError is what HandleBatch returns where some messages have failed: by their index in Batch.Messages. The others are done.
+// BatchError is what HandleBatch returns where some messages have failed: by their index in Batch.Messages. The others are done. Where several are joined, they count
+// as one; what else is joined with them is the error of the messages that they don't name. A Permanent or RetryAfter around one counts for none of them: give each message
+// its own.
 type BatchError struct{ Errors map[int]error }
 
 func (e *BatchError) Error() string {
