@@ -62,7 +62,6 @@ func (b *buffer) hearSettledLocked(settled []fact, by settledBy, now time.Durati
 			b.leaveLocked(d, true)
 			here = append(here, d)
 		}
-		b.toldUntil = now + forgotFor
 	}
 	return here
 }
@@ -79,7 +78,6 @@ func (b *buffer) hearHeldLocked(held []fact, now, lease time.Duration) {
 			b.elsewhere = make(map[uint64]elsewhere)
 		}
 		b.elsewhere[f.seq] = elsewhere{fact: f, until: now + lease, reply: b.elsewhere[f.seq].reply}
-		b.toldUntil = max(b.toldUntil, now+lease)
 	}
 }
 

@@ -88,6 +88,7 @@ func (b *buffer) serverMayHaveForgotten(now time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forgotSeq, b.forgotUntil = b.top, now+forgotFor
+	b.toldUntil = now + forgotFor
 }
 
 func (b *buffer) rememberLocked(d *delivery, now time.Duration) {

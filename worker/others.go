@@ -116,8 +116,9 @@ func (r *Runner) askOthers(now time.Duration) {
 func (r *Runner) tendOthers(now time.Duration) time.Duration {
 	r.buf.mu.Lock()
 	o := &r.others
-	w := word{Ask: o.ask}
-	acks, since, recent := o.acks, o.since(now), now < o.asked+tellFor
+	recent := o.recent(now)
+	w := word{Ask: o.ask, Forgot: recent}
+	acks, since := o.acks, o.since(now)
 	o.ask, o.acks = false, false
 	if w.Ask {
 		w.Settled, w.Held = r.buf.toTellLocked(since, now)
@@ -146,9 +147,12 @@ func (r *Runner) tendOthers(now time.Duration) time.Duration {
 	return next
 }
 
+// recent tells whether the server may have forgotten something a moment ago.
+func (o *others) recent(now time.Duration) bool { return o.asked > 0 && now < o.asked+tellFor }
+
 // since is from when on what was settled is told.
 func (o *others) since(now time.Duration) time.Duration {
-	if now < o.asked+tellFor {
+	if o.recent(now) {
 		return o.lost - tellBack
 	}
 	return now - tellBack
@@ -169,7 +173,7 @@ func (r *Runner) tellLast(graceEnd time.Duration) {
 		}
 		r.buf.mu.Unlock()
 		if back && !told && len(settled) > 0 {
-			told = r.tellOthers(toAll, word{Settled: settled, Last: true}) == nil
+			told = r.tellOthers(toAll, word{Settled: settled, Last: true, Forgot: o.recent(now)}) == nil
 		}
 		if !stay {
 			return
@@ -207,11 +211,15 @@ func (r *Runner) onTold(m *nats.Msg) {
 	var answer word
 	b.mu.Lock()
 	r.others.heard = true
+	if w.Forgot { // else a consumer that somebody resets, to have messages handled anew, would look the same
+		b.toldUntil = now + forgotFor
+	}
 	settled := b.hearSettledLocked(w.Settled, by, now)
 	if r.cfg.Key == nil && r.cfg.PinnedTTL == 0 { // what is left to another would be overtaken
 		b.hearHeldLocked(w.Held, now, r.leaseTime())
 	}
 	if w.Ask {
+		answer.Forgot = r.others.recent(now)
 		answer.Settled, answer.Held = b.toTellLocked(r.others.since(now), now)
 	}
 	b.mu.Unlock()

@@ -335,3 +335,22 @@ func TestListensWhileOthersAreDenied(t *testing.T) {
 	}
 	w.ok(w.end())
 }
+
+// A consumer that somebody resets, to have messages handled anew, looks like one that has forgotten: what workers tell as they start and stop does not stand in the way.
+func TestResetBehindAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testutil.Bubble(t)
+		r := newRig(t, s, 10)
+		a := r.start(testutil.Succeed())
+		r.floor(10, time.Minute)
+		b := r.inAnotherProcess(testutil.Succeed())
+		a.ok(a.end())
+		_, err := s.Conn(t).RequestWithContext(t.Context(), "$JS.API.CONSUMER.RESET.EVENTS.D", []byte(`{"seq":1}`))
+		must(t, err)
+		time.Sleep(5 * time.Second)
+		if n := len(r.calls.Calls()); n != 20 {
+			t.Errorf("%d calls", n)
+		}
+		b.ok(b.end())
+	})
+}

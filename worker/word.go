@@ -12,6 +12,7 @@ type word struct {
 	Created time.Time // of the consumer: another one of the same name has other messages
 	Ask     bool      // the others are to tell it what they know
 	Last    bool      // it ends, and can't be asked any more
+	Forgot  bool      // the server may have forgotten what it knew: a moment ago the connection was lost, or the leader moved
 	Settled []fact    // acknowledged or terminated
 	Held    []fact
 }
@@ -29,6 +30,7 @@ type wordOnWire struct {
 	Created time.Time `json:"created"`
 	Ask     bool      `json:"ask,omitempty"`
 	Last    bool      `json:"last,omitempty"`
+	Forgot  bool      `json:"forgot,omitempty"`
 	Settled []int64   `json:"settled,omitempty"`
 	Held    []int64   `json:"held,omitempty"`
 }
@@ -42,7 +44,7 @@ func (w word) parts() (parts [][]byte) {
 		settled := w.Settled[:min(len(w.Settled), wordMost)]
 		held := w.Held[:min(len(w.Held), wordMost-len(settled))]
 		w.Settled, w.Held = w.Settled[len(settled):], w.Held[len(held):]
-		part, _ := json.Marshal(wordOnWire{w.From, w.Created, w.Ask, w.Last, listed(settled), listed(held)}) // of such fields nothing fails
+		part, _ := json.Marshal(wordOnWire{w.From, w.Created, w.Ask, w.Last, w.Forgot, listed(settled), listed(held)}) // of such fields nothing fails
 		parts = append(parts, part)
 		if w.Ask = false; len(w.Settled)+len(w.Held) == 0 {
 			return parts
@@ -66,7 +68,7 @@ func readWord(data []byte) (word, bool) {
 	if json.Unmarshal(data, &w) != nil || len(w.Settled)%3+len(w.Held)%3 != 0 {
 		return word{}, false
 	}
-	return word{w.From, w.Created, w.Ask, w.Last, factsOf(w.Settled), factsOf(w.Held)}, true
+	return word{w.From, w.Created, w.Ask, w.Last, w.Forgot, factsOf(w.Settled), factsOf(w.Held)}, true
 }
 
 func factsOf(list []int64) []fact {

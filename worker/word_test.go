@@ -18,13 +18,13 @@ func TestWords(t *testing.T) {
 	created := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for _, w := range []word{
 		{From: "a", Created: created},
-		{From: "a", Created: created, Ask: true, Last: true, Settled: many(1, 1), Held: many(2, 7)},
+		{From: "a", Created: created, Ask: true, Last: true, Forgot: true, Settled: many(1, 1), Held: many(2, 7)},
 		{From: "a", Created: created, Ask: true, Settled: many(settledSize, math.MaxUint64/settledSize), Held: many(1500, math.MaxInt64/1000)},
 	} {
 		var got word
 		for i, part := range w.parts() {
 			p, ok := readWord(part)
-			if !ok || len(part) > 64<<10 || p.From != w.From || !p.Created.Equal(w.Created) || p.Ask != (w.Ask && i == 0) || p.Last != w.Last {
+			if !ok || len(part) > 64<<10 || p.From != w.From || !p.Created.Equal(w.Created) || p.Ask != (w.Ask && i == 0) || p.Last != w.Last || p.Forgot != w.Forgot {
 				t.Fatalf("part %d of %d bytes is read as %+v, %v", i, len(part), p, ok)
 			}
 			got.Settled, got.Held = append(got.Settled, p.Settled...), append(got.Held, p.Held...)
