@@ -218,7 +218,9 @@ func listens(cfg worker.Config, w wants) []right {
 }
 
 // tells is where the workers of a consumer tell one another what they have settled.
-func tells(cfg worker.Config) string { return "ackfloor.settled." + cfg.Stream + "." + cfg.Consumer + ".*" }
+func tells(cfg worker.Config) string {
+	return "ackfloor.settled." + cfg.Stream + "." + cfg.Consumer + ".*"
+}
 
 const (
 	told   = "what its workers tell one another"
