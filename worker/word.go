@@ -40,13 +40,14 @@ const wordMost = 1000
 
 // parts returns the word in messages that any server takes. The first asks, if any does.
 func (w word) parts() (parts [][]byte) {
+	ask, allSettled, allHeld := w.Ask, w.Settled, w.Held
 	for {
-		settled := w.Settled[:min(len(w.Settled), wordMost)]
-		held := w.Held[:min(len(w.Held), wordMost-len(settled))]
-		w.Settled, w.Held = w.Settled[len(settled):], w.Held[len(held):]
-		part, _ := json.Marshal(wordOnWire{w.From, w.Created, w.Ask, w.Last, w.Forgot, listed(settled), listed(held)}) // of such fields nothing fails
+		settled := allSettled[:min(len(allSettled), wordMost)]
+		held := allHeld[:min(len(allHeld), wordMost-len(settled))]
+		allSettled, allHeld = allSettled[len(settled):], allHeld[len(held):]
+		part, _ := json.Marshal(wordOnWire{w.From, w.Created, ask, w.Last, w.Forgot, listed(settled), listed(held)}) // of such fields nothing fails
 		parts = append(parts, part)
-		if w.Ask = false; len(w.Settled)+len(w.Held) == 0 {
+		if ask = false; len(allSettled)+len(allHeld) == 0 {
 			return parts
 		}
 	}
