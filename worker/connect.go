@@ -54,11 +54,8 @@ func (c Connection) problems() []string {
 		if path == "" {
 			continue
 		}
-		content, err := os.ReadFile(path) // not of a directory
-		if err != nil {
+		if _, err := os.ReadFile(path); err != nil { // a folder can be opened
 			bad("%s is %q: it takes the path of a readable file: %v", name, path, err)
-		} else if name == "NATS_CA" && !x509.NewCertPool().AppendCertsFromPEM(content) {
-			bad("%s is %q: it takes a file of certificates in PEM, and there is none in it", name, path)
 		}
 	}
 	if (c.Cert == "") != (c.Key == "") {
@@ -224,6 +221,9 @@ func (c Connection) options() ([]nats.Option, error) {
 		opts = append(opts, nats.ClientCert(c.Cert, c.Key))
 	}
 	if c.CA != "" {
+		if pem, err := os.ReadFile(c.CA); err == nil && !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("NATS_CA is %q: there is no certificate in PEM in it", c.CA)
+		}
 		opts = append(opts, nats.RootCAs(c.CA))
 	}
 	return opts, nil
