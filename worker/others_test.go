@@ -164,6 +164,7 @@ func TestSettledByAnotherWhileItWaits(t *testing.T) {
 				r := newRig(t, s, 4)
 				release := make(chan struct{})
 				w := r.start(testutil.Block(release), func(c *Config) { c.Concurrency, c.Prefetch, c.Key = 1, 3, tc.key })
+				w.working()
 				time.Sleep(time.Second)
 				told := word{From: "another", Created: w.bound.info.Created.Add(tc.created)}
 				if tc.own {
@@ -329,6 +330,7 @@ func TestListensWhileOthersAreDenied(t *testing.T) {
 		}
 	}
 	w.run()
+	w.working()
 	r.floor(3, 10*time.Second)
 	if w.others.subject == "" {
 		t.Error("it does without the others")
